@@ -234,6 +234,7 @@ class Service {
       warnings: () => [...signInWarnings(this.#config), ...plans.warnings],
       reload: (by) => reloader.reload(by),
       timezone: () => this.#config.timezone,
+      currency: () => this.#config.currency,
       endpoints: () => wantedEventsOf(this.#config.events),
       configuredPlans: () => this.#config.plans,
       applyPlans: (by) => reloader.applyPlans(by),
@@ -245,8 +246,7 @@ class Service {
     this.#writeAddress(config, clientUrl(config.operator.host, operatorUrl));
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
-    const timezone = () => this.#config.timezone;
-    startStoreJobs(jobs, { store, ledger, times: this.#times, timezone });
+    startStoreJobs(jobs, { store, ledger, times: this.#times, timezone: () => this.#config.timezone });
 
     const loaded = await loading;
     signal.throwIfAborted();

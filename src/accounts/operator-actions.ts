@@ -35,6 +35,7 @@ import { type Credits, type EpochMs, hourMs, type MicroCredits, microOf } from "
 import { type InvitationSettings, Invitations, noInvitations } from "./invitations.ts";
 import { KeyActions } from "./key-actions.ts";
 import { LinkActions } from "./link-actions.ts";
+import type { Currency } from "./money.ts";
 import { OperatorKeyActions } from "./operator-key-actions.ts";
 import { type PaymentReport, paymentReport } from "./payment-report.ts";
 import type { PlanState } from "./plan-objects.ts";
@@ -50,6 +51,8 @@ interface ActionDependencies {
   actor: Actor;
   /** The zone of the configuration, for local days. */
   timezone(): string;
+  /** What credits cost, for reports. Default: nothing in money. */
+  currency?(): Currency | null;
   /** The operator token. */
   token(): Promise<string>;
   /** Whole credits that support may give in a day. Default: none. */
@@ -210,7 +213,8 @@ export class OperatorActions {
 
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
-    return await usageReport(this.store, query, this.timezone);
+    const report = await usageReport(this.store, query, this.timezone);
+    return { ...report, currency: this.#deps.currency?.() ?? null };
   }
 
   /** Sums usage by hour, for the last hours up to now. */

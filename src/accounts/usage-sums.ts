@@ -4,15 +4,18 @@ import type { Store } from "../store/store.ts";
 import { type Day, dayOf } from "../store/usage-days.ts";
 import type { UsageSum } from "../store/usage-measures.ts";
 import type { UsageGroup, UsageSumRow, UsageSums, UsageSumsQuery } from "../store/usage-sums.ts";
-import { dayMs } from "../units.ts";
+import { dayMs, exactCredits, type MicroCredits } from "../units.ts";
 import { csvOf } from "./csv.ts";
 import { closed, count, fieldsFor, micro, objectFor, orNull, text } from "./json-objects.ts";
+import { type Currency, moneyOf } from "./money.ts";
 import { invalidValue, momentNamed } from "./refusals.ts";
 
 export interface UsageReport extends UsageSums {
   query: UsageSumsQuery;
   /** Whether no later report of the same period can differ. */
   isFinal: boolean;
+  /** Null: sums have no money. */
+  currency: Currency | null;
 }
 
 /** Sums what is due first, so that the report is fast, and final as soon as it can be. */
@@ -23,7 +26,7 @@ export async function usageReport(
 ): Promise<UsageReport> {
   while (await store.sumUsage(timezone));
   const sums = await store.usageSums(query);
-  return { ...sums, query, isFinal: query.to !== undefined && query.to <= sums.finalDay + 1 };
+  return { ...sums, query, isFinal: query.to !== undefined && query.to <= sums.finalDay + 1, currency: null };
 }
 
 /** Returns the day that the field `param` of a request names: a date, or the time of its start. */
@@ -63,15 +66,41 @@ export const sumFields = fieldsFor<UsageSum>()({
   shortfall_micro: [micro, (sum) => sum.shortfallMicro],
 });
 
-const totalObject = objectFor<UsageSum>("UsageTotal")(sumFields);
+const money = (of: string) =>
+  orNull(Type.String({ description: `${of} in money, if the configuration has a currency` }));
+
+function moneyIn(micro: MicroCredits, { currency }: UsageReport): string | null {
+  return currency && moneyOf(micro, currency);
+}
+
+const moneyFields = fieldsFor<UsageSum & { report: UsageReport }>()({
+  paid_money: [
+    money("what was paid of the cost"),
+    ({ costMicro, shortfallMicro, report }) => moneyIn(costMicro - shortfallMicro, report),
+  ],
+  overage_money: [
+    money("what overage credits have paid"),
+    ({ overageMicro, report }) => moneyIn(overageMicro, report),
+  ],
+});
+
+const totalObject = objectFor<UsageSum & { report: UsageReport }>("UsageTotal")({
+  ...sumFields,
+  ...moneyFields,
+});
 
 function nameIf(row: SumRow, group: UsageGroup): string | null {
   return row.report.query.by === group ? row.name : null;
 }
 
+const contact = Type.String({ description: "of the account, in sums by account" });
+
 const sumObject = objectFor<SumRow>("UsageSum")({
   day: [orNull(day), (row) => (row.report.query.by === "day" ? isoDay(Number(row.name)) : null)],
   account: [orNull(text), (row) => row.account ?? nameIf(row, "account")],
+  owner: [orNull(contact), (row) => row.owner],
+  email: [orNull(contact), (row) => row.email],
+  external_id: [orNull(contact), (row) => row.externalId],
   key: [orNull(text), (row) => nameIf(row, "key")],
   model: [orNull(text), (row) => nameIf(row, "model")],
   final: [
@@ -79,6 +108,7 @@ const sumObject = objectFor<SumRow>("UsageSum")({
     (row) => isFinalRow(row, row.report),
   ],
   ...sumFields,
+  ...moneyFields,
 });
 
 /** Whether a row can no longer change. */
@@ -95,6 +125,7 @@ export const usageReportSchema = closed({
     description: "whether the period is over, so that no later report of it can differ",
   }),
   final_until: orNull(day),
+  currency: orNull(Type.String({ description: "of the amounts of money" })),
   data: Type.Array(sumObject.schema),
   total: totalObject.schema,
   next: orNull(Type.String({ description: "a cursor" })),
@@ -112,14 +143,35 @@ export function usageReportObject(report: UsageReport, next: string | null) {
     timezone,
     final: isFinal,
     final_until: finalDay < 0 ? null : isoDay(finalDay + 1),
+    currency: report.currency?.code ?? null,
     data: rows.map((row) => sumObject.of({ ...row, report })),
-    total: totalObject.of(total),
+    total: totalObject.of({ ...total, report }),
     next,
   };
 }
 
-/** A line of field names, as in the JSON, and a line for each row, without the total. */
+/**
+ * A line of field names, and a line for each row, without the total. Spreadsheets read amounts in
+ * credits: `cost` is `cost_micro` with its decimals.
+ */
 export function usageReportCsv(report: UsageReport): string {
-  const lines = report.rows.map((row) => Object.values(sumObject.of({ ...row, report })));
-  return csvOf([Object.keys(sumObject.schema.properties), ...lines]);
+  const currency = report.currency?.code ?? null;
+  const names = Object.keys(sumObject.schema.properties);
+  const lines = report.rows.map((row) => {
+    const values = Object.entries(sumObject.of({ ...row, report }));
+    return [
+      ...values.map(([name, value]) => (isMicro(name) ? decimalCredits(Number(value)) : value)),
+      currency,
+    ];
+  });
+  return csvOf([[...names.map((name) => name.replace(/_micro$/, "")), "currency"], ...lines]);
+}
+
+function isMicro(name: string): boolean {
+  return name.endsWith("_micro");
+}
+
+/** All digits, without separators. */
+function decimalCredits(micro: MicroCredits): string {
+  return exactCredits(micro).replaceAll(",", "");
 }

@@ -62,6 +62,7 @@ export async function openLocalOperator(
     version,
     modelIds: () => config.models.map(({ id }) => id),
     timezone: () => config.timezone,
+    currency: () => config.currency,
     endpoints: () => wantedEventsOf(config.events),
     invitations: () => invitationSettingsOf(config),
     roleNow: (person) => config.signIn && roleNow(person, config.signIn, store.times().nowMs),

@@ -26,6 +26,13 @@ export function usageCommand(cli: Cli): Command {
         account: { ...account, about: "as account list shows it (default: all)" },
         by: optional(choice(groups, { rule: "", option: "--by <what>", about: "sum instead" })),
         hours: { ...hours, option: "--hours <number>", about: "sum the last hours instead, by hour" },
+        last: optional(
+          choice(["week", "month"], {
+            rule: "",
+            option: "--last <period>",
+            about: "the week (from Monday) or the month before this one, in place of --from and --to",
+          }),
+        ),
         from: {
           ...from,
           option: "--from <time>",
@@ -44,6 +51,8 @@ export function usageCommand(cli: Cli): Command {
       },
       examples: [
         "usage ada",
+        "usage --by account --last week",
+        "usage --by account --last month --csv > invoices.csv",
         "usage --by account --from 2027-01-01 --to 2027-02-01 --csv > january.csv",
         "usage ada --by day",
         "usage --hours 24 --by model",
@@ -51,18 +60,30 @@ export function usageCommand(cli: Cli): Command {
       ],
     },
     async (given, command) => {
-      const { by, csv, hours, rows, request_id, ...filters } = given;
+      const { by, csv, hours, rows, request_id, last, ...others } = given;
       if (csv === true && cli.json) command.error("error: it is --csv or --json, not both");
       if (by === undefined && rows !== undefined) command.error("error: --limit needs --by");
       if (by !== undefined && request_id !== undefined)
         command.error("error: --request-id shows the charges of one request: leave out --by");
+      if (last !== undefined && ("from" in others || "to" in others))
+        command.error("error: it is --last, or --from and --to");
       if (hours !== undefined) return await printHours(cli, given, command);
+      const filters = last === undefined ? others : { ...others, ...(await periodBefore(cli, last)) };
       const asked = { ...filters, request_id };
       if (csv === true) await printCsv(cli, by === undefined ? listUsage : sumUsage, { ...asked, by });
       if (by !== undefined) return await printSums(cli, { ...filters, by }, { rows, isCsv: csv === true });
       if (csv !== true) await printReceipts(cli, asked);
     },
   );
+}
+
+/** Returns the week or the month before the present one; `to` is excluded. */
+async function periodBefore(cli: Cli, last: unknown): Promise<{ from: string; to: string }> {
+  const { nowMs, timezone } = await cli.api.clock();
+  const now = Temporal.Instant.fromEpochMilliseconds(nowMs).toZonedDateTimeISO(timezone).toPlainDate();
+  const to = last === "month" ? now.with({ day: 1 }) : now.subtract({ days: now.dayOfWeek - 1 });
+  const from = to.subtract(last === "month" ? { months: 1 } : { weeks: 1 });
+  return { from: from.toString(), to: to.toString() };
 }
 
 /** The sums come a day, or in the order of their names, and are shown by their cost. */
@@ -120,11 +141,11 @@ async function printSums(
     const { data: all } = report;
     if (asked.by !== "day") all.sort((one, other) => other.cost_micro - one.cost_micro);
     const data = typeof rows === "number" ? all.slice(0, rows) : all;
-    cli.print({ ...report, data }, table(data, columnsBy(asked.by), cli));
+    cli.print({ ...report, data }, table(data, columnsBy(asked.by, report.currency), cli));
   }
-  const { total, final, final_until, timezone } = report;
+  const { total, final, final_until, timezone, currency } = report;
   cli.remark(
-    `Total: ${count(total.requests, "request")}, ${count(total.prompt_tokens + total.completion_tokens, "token")}, ${paidText(total)} credits.`,
+    `Total: ${count(total.requests, "request")}, ${count(total.prompt_tokens + total.completion_tokens, "token")}, ${paidText(total)} credits${total.paid_money === null ? "" : `, ${total.paid_money} ${currency}`}.`,
   );
   if (total.shortfall_micro > 0)
     cli.remark(`Written off: ${exactCredits(total.shortfall_micro)} credits that accounts did not have.`);
@@ -136,13 +157,23 @@ async function printSums(
 
 type SumJson = UsageReportJson["data"][number];
 
-function columnsBy(by: unknown) {
+function columnsBy(by: unknown, currency: string | null) {
   const name =
-    by === "day" ? "day final" : by === "key" ? "key account" : by === "model" ? "model" : "account";
+    by === "day"
+      ? "day final"
+      : by === "key"
+        ? "key account"
+        : by === "model"
+          ? "model"
+          : "account owner? email? external_id?";
   return columnsOf(
     "usageSum",
-    `${name} requests prompt_tokens cached_tokens completion_tokens cost_micro base_micro overage_micro additional_micro`,
-    { final: ({ final }: SumJson) => (final ? "final" : "provisional"), cost_micro: paidText },
+    `${name} requests prompt_tokens cached_tokens completion_tokens cost_micro paid_money? base_micro overage_micro additional_micro`,
+    {
+      paid_money: ({ paid_money: money }: SumJson) => (money === null ? "-" : `${money} ${currency}`),
+      final: ({ final }: SumJson) => (final ? "final" : "provisional"),
+      cost_micro: paidText,
+    },
   );
 }
 

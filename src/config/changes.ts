@@ -86,6 +86,7 @@ function applied({ limits, listen, operator, cors, log, timezone, events, ...res
     ...named("listen", { url: listen.url }),
     ...named("operator", { hosts, url, supportCredits }),
     ["timezone", timezone] as const,
+    ["currency", rest.currency] as const,
     ["sign_in", withoutPlaces(rest.signIn)] as const,
     ["plans.keys", Object.fromEntries(rest.personKeys)] as const,
     ...named("cors", { origins: cors.origins }),

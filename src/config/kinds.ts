@@ -126,6 +126,25 @@ export const lifePeriod = text("an ISO 8601 period such as P90D", isPeriod, { st
 /** The first one is the default. */
 export const alignment = oneOf("opening", "calendar");
 
+export const currency = text(
+  "the code of a currency in ISO 4217, such as EUR",
+  (value) => Intl.supportedValuesOf("currency").includes(value),
+  { standIn: "EUR" },
+);
+
+/** Read as millionths. */
+const moneyMax = 1_000_000;
+export const money: Kind<number> = {
+  expects: `an amount above 0, at most ${moneyMax}, with at most six decimals`,
+  standIn: 1,
+  read(value, isText) {
+    const text = typeof value === "number" || isText ? String(value).trim() : "";
+    if (!/^\d{1,7}(\.\d{1,6})?$/.test(text)) return undefined;
+    const micro = Math.round(Number(text) * 1_000_000);
+    return micro > 0 && micro <= moneyMax * 1_000_000 ? micro : undefined;
+  },
+};
+
 export const timezone = text(timezoneRule, isTimezone, {
   standIn: "UTC",
 });

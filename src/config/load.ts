@@ -149,6 +149,11 @@ function readConfig(root: Section) {
     database,
     /** Days of reports, and windows of the calendar unless a plan has its own. */
     timezone,
+    /** What credits cost, for reports. Null: they have no price in money. */
+    currency: root.optionalSection("currency", (section) => ({
+      code: section.value("code", kind.currency),
+      priceMicro: section.value("credits_1000", kind.money),
+    })),
     /** At least one, in the order of the configuration. */
     plans: new Map(plans.map(({ plan }) => [plan.id, plan])),
     /** The rights of people over keys, by plan. */

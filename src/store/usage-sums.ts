@@ -5,6 +5,7 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
+import type { Contact } from "./contacts.ts";
 import { type Day, dayMax } from "./usage-days.ts";
 import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
 import { countedDay, firstZone, type UsageState } from "./usage-steps.ts";
@@ -33,11 +34,14 @@ export interface UsageSumsQuery {
 }
 
 /** A row of a report. `name` is a model, a key, an account, or a day as a number. */
-export interface UsageSumRow extends UsageSum {
+export interface UsageSumRow extends UsageSum, Pick<Contact, "owner" | "email" | "externalId"> {
   name: string;
   /** The account of a key; null in other reports. */
   account: string | null;
 }
+
+/** Of the account in reports by account; null in others. */
+const contactColumns = ["owner", "email", "external_id"];
 
 export interface UsageSums {
   /** Days up to this one are final. -1 if none is. */
@@ -90,6 +94,10 @@ export function usageSumsSql(
   const inOrder = order === "cost" ? "cost desc, name, account" : "name, account";
   // One more for the total.
   const page = limit === undefined ? "" : ` limit ${value(limit + 1)}`;
+  const none = contactColumns.map(() => "cast(null as text)").join(", ");
+  const contact = contactColumns.map(
+    (column) => `(select ${column} from account_contact where account = sums.name)`,
+  );
   const text = `
     with unsummed as (
       select ${countedDay(state, nowMs)} as period, ${hidden("c.account")} as account, c.key, c.model,
@@ -106,11 +114,12 @@ export function usageSumsSql(
       group by ${groupBy}
     )
     select 0 as place, '' as name, '' as account,
-      ${measured.map((column) => `cast(coalesce(sum(${column}), 0) as text)`).join(", ")}
+      ${measured.map((column) => `cast(coalesce(sum(${column}), 0) as text)`).join(", ")}, ${none}
     from sums
     union all
     select row_number() over (order by ${inOrder}), cast(name as text), cast(account as text),
-      ${measured.map((column) => `cast(${column} as text)`).join(", ")}
+      ${measured.map((column) => `cast(${column} as text)`).join(", ")},
+      ${by === "account" ? contact.join(", ") : none}
     from sums where 1 = 1${isAfter}
     order by place${page}`;
   return { text, values };
@@ -126,8 +135,9 @@ export function usageSumsOf(
 }
 
 function rowOf(cells: readonly unknown[]): UsageSumRow {
-  const [, name, account] = cells;
-  return { name: String(name), account: account === null ? null : String(account), ...sumOf(cells) };
+  const textAt = (n: number) => ((cell) => (cell === null ? null : String(cell)))(cells.at(n) ?? null);
+  const contact = { owner: textAt(-3), email: textAt(-2), externalId: textAt(-1) };
+  return { name: String(cells[1]), account: textAt(2), ...sumOf(cells), ...contact };
 }
 
 /** The sums follow the place, the name and the account. */

@@ -1,6 +1,7 @@
 /** The portal as the holder of a key uses it: balance, requests, usage, keys, first request. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { exactCredits } from "../../src/units.ts";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import { assertAccessible, dialogClosed } from "../fixtures/console.ts";
 import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
@@ -277,7 +278,7 @@ releaseTest("exports the usage that it shows, and of no other account", async (v
   const [receipt] = Object(data);
   const lines = csv.trim().split(/\r?\n/);
   assert.equal(lines.length, 2, csv);
-  assert.ok(lines[1]?.split(",").includes(String(receipt.cost_micro)), csv);
+  assert.ok(lines[1]?.split(",").includes(exactCredits(receipt.cost_micro)), csv);
 });
 
 test("the focus goes to the heading of the next page", async (visit) => {

@@ -279,7 +279,6 @@ releaseTask(
   operator,
   async ({ page, service, steps }) => {
     await steps.click("Usage");
-    await steps.choose("By", "account");
     await steps.click("Last month");
     await loaded(page);
     const now = new Date();

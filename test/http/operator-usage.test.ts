@@ -1,5 +1,6 @@
 /** Receipts in the operator API with every filter, as JSON and CSV; models, holds. */
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { ListTooSlowError } from "../../src/store/store.ts";
 import {
   type Fields,
@@ -7,9 +8,10 @@ import {
   listOf,
   operatorTests,
   refused,
+  startOperator,
   type TestOperator,
 } from "../fixtures/operator.ts";
-import { babble, type TestService } from "../fixtures/service.ts";
+import { babble, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests({ otherModels: ["other"] });
@@ -255,7 +257,10 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
   assert.equal(csv.headers.get("content-type"), "text/csv; charset=utf-8; header=present");
   const lines = csv.text.split("\r\n");
   assert.equal(lines.length, 4);
-  assert.match(lines[0] ?? "", /^day,account,key,model,final,requests,late_charges,prompt_tokens,/);
+  assert.match(
+    lines[0] ?? "",
+    /^day,account,owner,email,external_id,key,model,final,requests,late_charges,prompt_tokens,/,
+  );
 
   for (const [query, param] of [
     ["by=day&from=2027-01-31T12:00:00Z", "from"],
@@ -267,6 +272,28 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
     const answer = await operator.get(`/admin/usage/sums?${query}`);
     assert.deepEqual([answer.status, fieldsOf(answer.body.error).param], [400, param], query);
   }
+});
+
+test("sums by account have names, and what was paid in money", async () => {
+  await using service = await startService();
+  const currency = { code: "EUR", priceMicro: 100_000_000_000 };
+  await using operator = await startOperator(service, [], { currency: () => currency });
+  const contact = { owner: "Ada Lovelace", email: "ada@uni.example", external_id: "crm-7" };
+  await operator.patch("/admin/accounts/test/contact", contact);
+  await idOf(await service.chat());
+  const { data, total, currency: code } = (await operator.get("/admin/usage/sums?by=account")).body;
+  const [row, ...others] = listOf(data);
+  assert.deepEqual([others, code], [[], "EUR"]);
+  // 0.00009 credits, 1,000 of which are 100,000 EUR.
+  assert.partialDeepStrictEqual(row, { account: "test", ...contact, cost_micro: 90, paid_money: "0.01" });
+  assert.partialDeepStrictEqual(total, { paid_money: "0.01", overage_money: "0.00" });
+  const { text } = await operator.get("/admin/usage/sums?by=account&format=csv");
+  assert.match(
+    text,
+    /\r\n,test,Ada Lovelace,ada@uni\.example,crm-7,,,false,.*,0\.00009,.*,0\.01,0\.00,EUR\r\n$/,
+  );
+  const [day] = listOf((await operator.get("/admin/usage/sums?by=day")).body.data);
+  assert.partialDeepStrictEqual(day, { account: null, owner: null, email: null, external_id: null });
 });
 
 operatorTest("sums the last hours by hour and model, of all accounts or one", async (operator, service) => {

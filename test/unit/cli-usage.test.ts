@@ -195,7 +195,7 @@ test("sums by day, account, key and model, with a total and whether it is final"
   );
 });
 
-test("prints sums as JSON and as CSV with the same fields", async () => {
+test("prints sums as JSON and as CSV with the same fields, amounts in credits there", async () => {
   const report = JSON.parse((await usage("--json", "--by", "account", "--to", "2027-01-16")).stdout);
   const { data, total, ...period } = report;
   assert.deepEqual(period, {
@@ -205,6 +205,7 @@ test("prints sums as JSON and as CSV with the same fields", async () => {
     final: false,
     final_until: null,
     timezone: "UTC",
+    currency: null,
     next: null,
   });
   assert.equal(data.length, 1);
@@ -212,9 +213,22 @@ test("prints sums as JSON and as CSV with the same fields", async () => {
   const [names, line, ...others] = (
     await usage("--csv", "--by", "account", "--to", "2027-01-16")
   ).stdout.split("\r\n");
-  assert.deepEqual([names, others], [Object.keys(data[0]).join(","), [""]]);
-  assert.equal(line, Object.values(data[0]).join(","));
-  assert.equal(line, ",ada,,,false,2,0,1000,200,500,0,1500,1500,0,0,0");
+  const fields = Object.keys(data[0]).map((name) => name.replace("_micro", ""));
+  assert.deepEqual([names, others], [[...fields, "currency"].join(","), [""]]);
+  assert.equal(line, ",ada,,,,,,false,2,0,1000,200,500,0,0.0015,0.0015,0,0,0,,,");
+});
+
+test("the last week begins on Monday, and the last month on the first", async () => {
+  // A Saturday.
+  const { data: days, ...week } = JSON.parse(
+    (await usage("--json", "--by", "account", "--last", "week")).stdout,
+  );
+  assert.deepEqual([days, week.from, week.to], [[], "2027-01-04", "2027-01-11"]);
+  ledger.nowMs += 31 * day;
+  const month = JSON.parse((await usage("--json", "--by", "account", "--last", "month")).stdout);
+  assert.deepEqual([month.from, month.to], ["2027-01-01", "2027-02-01"]);
+  assert.equal(month.data.length, 2);
+  wrongUsage(await usage("--last", "month", "--to", "2027-01-16"), /it is --last, or --from and --to/);
 });
 
 test("filters by key, model and request", async () => {

@@ -47,7 +47,17 @@ test("knows every section of the configuration", () => {
   // Add a new setting to src/config/changes.ts, and then here.
   assert.deepEqual(
     Object.keys({ operator, ...sections }).toSorted(),
-    [...compared, "limits", "cors", "log", "timezone", "tracing", "events", ...fromEnvironment].toSorted(),
+    [
+      ...compared,
+      "limits",
+      "cors",
+      "log",
+      "timezone",
+      "currency",
+      "tracing",
+      "events",
+      ...fromEnvironment,
+    ].toSorted(),
   );
   assert.deepEqual(Object.keys(operator).toSorted(), [
     "host",
@@ -133,6 +143,7 @@ describe("names the setting", () => {
     ["limits: { drain_seconds: 7 }", "limits.drain_seconds"],
     ["limits: { stream_idle_seconds: 7 }", "limits.stream_idle_seconds"],
     ["timezone: Europe/Berlin", "timezone"],
+    ["currency: { code: EUR, credits_1000: 2.5 }", "currency"],
     ['cors: { origins: ["https://a.example"] }', "cors.origins"],
     ["log: { level: warn }", "log.level"],
     ['listen: { url: "https://api.example" }', "listen.url"],

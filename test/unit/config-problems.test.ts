@@ -26,6 +26,13 @@ const ofFile: Problems = {
   'listen: { port: "80" }': /found "80", expected a port/,
   "limits: { queue: 1.5 }": /limits\.queue: found 1\.5/,
   "data:": /data: found nothing, expected a path/,
+  "currency: EUR":
+    /^inkwell\.yaml:1: currency: found "EUR", expected a map with the keys code, credits_1000$/,
+  "currency: { code: euro, credits_1000: 1 }": /currency\.code: found "euro", expected .* such as EUR$/,
+  "currency: { code: EUR }": /currency\.credits_1000 is missing/,
+  "currency: { code: EUR, credits_1000: 0 }": /currency\.credits_1000: found 0, expected an amount above 0/,
+  "currency: { code: EUR, credits_1000: 0.0000001 }": /credits_1000: found 1e-7, expected .* six decimals$/,
+  "currency: { code: EUR, credits_1000: '2.5' }": /credits_1000: found "2\.5", expected an amount/,
   "log: loud": /^inkwell\.yaml:1: log: found "loud", expected a map with the key level$/,
   "cors: { origins: ['https://a.example/'] }":
     /cors\.origins\[0\]: found "https:\/\/a\.example\/", expected an origin/,

@@ -33,6 +33,7 @@ function llama({ models: [model] }: Config): LlamaModelConfig {
 test("uses the defaults without a file and without variables", () => {
   const cwd = directory();
   const config = loadConfig({ cwd, env: {} });
+  assert.equal(config.currency, null);
   assert.deepEqual(config.listen, { host: "127.0.0.1", port: 8080, url: null });
   assert.deepEqual(config.operator, {
     host: "127.0.0.1",
@@ -625,4 +626,9 @@ describe("the operator token", () => {
       return true;
     });
   });
+});
+
+test("the price of 1,000 credits is read exactly", () => {
+  const { currency } = load(`${oneModel}\ncurrency: { code: EUR, credits_1000: 0.29 }\n`);
+  assert.deepEqual(currency, { code: "EUR", priceMicro: 290_000 });
 });

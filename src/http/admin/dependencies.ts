@@ -1,6 +1,7 @@
 /** Dependencies of the routes of the operator API. */
 import type { Logger } from "pino";
 import type { InvitationSettings } from "../../accounts/invitations.ts";
+import type { Currency } from "../../accounts/money.ts";
 import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { PersonRoles } from "../../accounts/signed-in-people.ts";
 import type { Catalog } from "../../chat/catalog.ts";
@@ -56,6 +57,8 @@ export interface AdminDependencies {
   reload(by: string): Promise<ReloadReport>;
   /** The zone of the configuration, for local days. */
   timezone(): string;
+  /** What credits cost, for reports. Default: nothing in money. */
+  currency?(): Currency | null;
   /** Whole credits that support may give in a day. */
   supportCredits?(): Credits;
   /** The operator token. */

@@ -1,7 +1,7 @@
 /** The period of a page: days, kept in the path. */
 
 import { go, withParameters } from "./router.tsx";
-import { dayAfter, monthBefore, timezone, today } from "./times.ts";
+import { dayAfter, monthBefore, timezone, today, weekBefore } from "./times.ts";
 
 const spans = [1, 7, 30, 90] as const;
 
@@ -17,6 +17,7 @@ export function PeriodPicker(props: { from: string | null; to: string | null; ha
       to: tomorrow,
       from: today(1 - days),
     })),
+    { title: "Last week", ...weekBefore() },
     { title: "Last month", ...monthBefore() },
   ];
   ranges.splice(1, 0, { title: "Yesterday", from: today(-1), to: today() });

@@ -80,6 +80,12 @@ export function today(daysLater = 0): string {
   return dayAfter(dateOf(Date.now()), daysLater);
 }
 
+/** Returns the week before the present one, from Monday on; `to` is excluded. */
+export function weekBefore(): { from: string; to: string } {
+  const sinceMonday = (new Date(today()).getUTCDay() + 6) % 7;
+  return { from: today(-sinceMonday - 7), to: today(-sinceMonday) };
+}
+
 /** Returns the calendar month before the present one; `to` is excluded. */
 export function monthBefore(): { from: string; to: string } {
   const to = `${today().slice(0, 7)}-01`;

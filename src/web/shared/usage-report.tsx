@@ -17,15 +17,19 @@ import { useLoaded } from "./use-loaded.ts";
 import { ShortAmount } from "./values.tsx";
 
 const daysDefault = 30;
-const measures = columnsOf(
-  "usageSum",
-  "requests prompt_tokens cached_tokens completion_tokens cost_micro base_micro overage_micro additional_micro",
-);
+const [counts, money, paid] = [
+  columnsOf("usageSum", "requests prompt_tokens cached_tokens completion_tokens cost_micro"),
+  columnsOf("usageSum", "paid_money"),
+  columnsOf("usageSum", "base_micro overage_micro additional_micro"),
+];
+/** Groups with a lower cost are in the CSV only. */
+const groupsMax = 500;
 
 interface UsageProps {
   place: Place;
   /** Path of the sums in the API. */
   path: string;
+  /** The first one is the default. */
   groups: readonly UsageGroup[];
   account?: string;
   /** Returns the name of a key. Default: its id. */
@@ -34,8 +38,10 @@ interface UsageProps {
 
 export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) => id }: UsageProps) {
   const { from, to } = usePeriod(place, daysDefault);
-  const by = groups.find((group) => group === place.query.get("by")) ?? "day";
-  const after = place.query.get("after");
+  const by = groups.find((group) => group === place.query.get("by")) ?? groups[0] ?? "day";
+  // Days are in their order, and in pages. Others have the highest cost first.
+  const after = by === "day" ? place.query.get("after") : null;
+  const page = by === "day" ? { after, limit: 100 } : { order: "cost", limit: groupsMax };
   const filter = { from, to, account, model: place.query.get("model"), key: place.query.get("key") };
   const name = JSON.stringify(filter);
   const view = useChartView();
@@ -45,7 +51,7 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
     get<UsageReport>(path, { ...filter, from: dayAfter(from, -days.length), to: from, limit: 1 }, signal),
   );
   const table = useLoaded(`sums ${by} ${name} ${after}`, (signal) =>
-    get<UsageReport>(path, { ...filter, by, after, limit: 100 }, signal),
+    get<UsageReport>(path, { ...filter, by, ...page }, signal),
   );
   return (
     <>
@@ -122,6 +128,8 @@ function Sums(props: {
     return <Empty>No request has finished in this period. Choose another one, or send a request.</Empty>;
   }
   const name = (row: UsageSum) => <Name row={row} by={by} nameOfKey={nameOfKey} />;
+  const inMoney = money.map((column) => ({ ...column, title: `Paid in ${report.currency}` }));
+  const measures = [...counts, ...(report.currency === null ? [] : inMoney), ...paid];
   return (
     <>
       <Table
@@ -150,6 +158,7 @@ function Sums(props: {
           ? "These amounts are final."
           : `Today’s amounts still grow; a day is final five minutes after its end (${report.timezone}).`}
       </p>
+      {report.data.length === groupsMax && <p class="quiet">The CSV has all, with lower costs too.</p>}
       <Pager next={report.next} isFirst={isFirst} />
     </>
   );
@@ -159,9 +168,12 @@ function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey
   const name = groupNameOf(row);
   if (by === "account") {
     return (
-      <span class="id" title={name}>
-        <Link to={pathTo("accounts", name, "usage")}>{name}</Link>
-      </span>
+      <>
+        <span class="id" title={name}>
+          <Link to={pathTo("accounts", name, "usage")}>{name}</Link>
+        </span>
+        {row.owner} <span class="quiet">{[row.email, row.external_id].filter(Boolean).join(", ")}</span>
+      </>
     );
   }
   if (by === "day") return <span class="nowrap">{name}</span>;
@@ -180,7 +192,7 @@ function Export({ path, query }: { path: string; query: Record<string, string | 
       <SaveButton
         text="Export CSV"
         file={`usage-${query.by}-${query.from}-${last}.csv`}
-        load={() => readBlob(path, { ...query, format: "csv" })}
+        load={() => readBlob(path, { ...query, format: "csv", order: query.by === "day" ? "name" : "cost" })}
       />
     </span>
   );

@@ -7,7 +7,7 @@ export function UsagePage({ place }: { place: Place }) {
   return (
     <>
       <PageHead title="Usage" />
-      <UsageOfPeriod place={place} path="/admin/usage/sums" groups={["day", "account", "model", "key"]} />
+      <UsageOfPeriod place={place} path="/admin/usage/sums" groups={["account", "day", "model", "key"]} />
     </>
   );
 }
