@@ -105,7 +105,19 @@ const shots: readonly Shot[] = [
     service: "month",
     act: press("Rotate the key notebook"),
   },
-  { name: "account-refund", path: "/accounts/ada", service: "month", act: choose("Refund a payment") },
+  {
+    name: "account-refund",
+    path: "/accounts/ada",
+    service: "month",
+    async act(page) {
+      await choose("Refund a payment")(page);
+      const dialog = page.getByRole("dialog");
+      await dialog.getByLabel("Payment", { exact: true }).selectOption({ index: 1 });
+      await dialog.getByLabel("Reason").fill("not used");
+      await page.getByRole("button", { name: "Preview" }).click();
+      await dialog.locator(".preview").waitFor();
+    },
+  },
   { name: "account-usage", path: "/accounts/ada/usage", service: "month" },
   { name: "account-receipts", path: "/accounts/ada/receipts", service: "month" },
   { name: "account-receipts-empty", path: "/accounts/default/receipts", service: "empty" },
@@ -124,6 +136,12 @@ const shots: readonly Shot[] = [
   },
   { name: "plans", path: "/plans", service: "month" },
   { name: "usage", path: "/usage", service: "month" },
+  {
+    name: "operators",
+    path: "/operators",
+    service: "month",
+    act: (page) => page.locator(".line button").first().click(),
+  },
   {
     name: "health",
     path: "/health",

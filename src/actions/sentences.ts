@@ -154,11 +154,11 @@ const kinds: Readonly<Record<Kind, ToldKind>> = {
       say`${by(change)} let the time of the ledger stand, ${moment(change.after, "ledger_at")}, with the clock at ${moment(change.after, "clock_at")}`,
   },
   reload: {
-    many: ["reload", "made"],
+    many: ["reload", ""],
     tell: (change) => say`${by(change)} reloaded the configuration: ${reloadText(change.after ?? {})}`,
   },
   sign_in: {
-    many: ["sign-in", "made"],
+    many: ["sign-in", ""],
     tell: (change) => {
       const place = value(change, "listener") === "portal" ? "portal" : "console";
       return say`${by(change)} signed in to the ${place}`;
@@ -365,7 +365,7 @@ function titleOf(changes: readonly ToldChange[]): Part[] {
     const [noun, done] = isKind(kind) ? kinds[kind].many : ["change", `of ${kind}`];
     const amount_micro = all.reduce((sum, each) => sum + (each.amount_micro ?? 0), 0);
     const amount = amount_micro === 0 ? "" : ` (${credits({ amount_micro })})`;
-    return `${grouped(all.length)} ${noun}${all.length === 1 ? "" : "s"} ${done}${amount}`;
+    return `${grouped(all.length)} ${noun}${all.length === 1 ? "" : "s"} ${done}`.trimEnd() + amount;
   });
   const who = first === undefined ? [] : by(first);
   return capitalized(say`${who} made ${grouped(changes.length)} changes: ${texts.join(", ")}`);

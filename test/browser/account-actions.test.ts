@@ -96,8 +96,8 @@ test("refunds a payment as far as its credits are left, once", async (visit) => 
   await credits.fill(String(left));
   await submit(page);
   const preview = page.locator(".preview");
-  await preview.getByText(`${left} → 0`).first().waitFor();
-  assert.match(await preview.innerText(), new RegExp(`Additional credits\\s+${left} → 0\\s`));
+  await preview.getByText(`from ${left} to 0`).first().waitFor();
+  assert.match(await preview.innerText(), new RegExp(`Additional credits\\s+from ${left} to 0\\s`));
   await page.getByRole("button", { name: "Take the credits back" }).dblclick();
   await page.getByText(`${left} credits were taken back.`).waitFor();
   await page.getByRole("button", { name: "Done" }).click();
@@ -155,7 +155,7 @@ releaseTest("offers the payments with what was refunded, and takes back the rest
   assert.equal(await credits.inputValue(), "250");
   await dialog.getByLabel("Reason").fill("half was not used");
   await submit(page);
-  await dialog.locator(".preview").getByText("250 → 0").waitFor();
+  await dialog.locator(".preview").getByText("from 250 to 0").waitFor();
   await submit(page);
   await page.getByText("250 credits were taken back.").waitFor();
   assert.equal(await additional(service, "paid"), 50);
@@ -176,7 +176,7 @@ test("a refund stays that of its payment, even if another one ends it meanwhile"
   await payment.selectOption("id:raced-1");
   await dialog.getByLabel("Reason").fill("a race");
   await submit(page);
-  await dialog.locator(".preview").getByText("40 → 0").waitFor();
+  await dialog.locator(".preview").getByText("from 40 to 0").first().waitFor();
   const other = { refund_id: "raced-other", payment_id: "raced-1", credits: 40 };
   await service.call("POST", "/admin/accounts/raced/refunds", other);
   expects("401 GET /admin/accounts/raced/live");

@@ -147,7 +147,7 @@ function RefundForm(props: {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
         const [credits, leftMicro] = [typedCredits(values), microLeftIn(values)];
         const changed = (micro: number) =>
-          `${exactCredits(micro)} → ${exactCredits(micro - microOf(credits))}`;
+          `from ${exactCredits(micro)} to ${exactCredits(micro - microOf(credits))}`;
         const { additional, total } = balances;
         return (
           <>
