@@ -1,6 +1,6 @@
 /** Changes as the API shows them: with the names of those in them, and as a sentence. */
 import Type, { type Static } from "typebox";
-import { component, orNull } from "../accounts/json-objects.ts";
+import { component, orNull, text } from "../accounts/json-objects.ts";
 import { changeObject } from "../accounts/log-objects.ts";
 import { journalObject } from "../accounts/operator-objects.ts";
 import { personObject } from "../accounts/person-objects.ts";
@@ -20,20 +20,29 @@ const toldFields = {
 
 export const toldChange = component("ToldChange", { ...changeObject.schema.properties, ...toldFields });
 export type ToldChangeJson = Static<typeof toldChange>;
-export const toldEntry = component("ToldEntry", { ...journalObject.schema.properties, ...toldFields });
+export const toldEntry = component("ToldEntry", {
+  account: text,
+  ...journalObject.schema.properties,
+  ...toldFields,
+});
 export type ToldEntryJson = Static<typeof toldEntry>;
-
-export const toldChangeOf = (row: Named<LoggedChange>): ToldChangeJson => told(row, changeObject.of(row));
-export const toldEntryOf = (row: Named<ListedEntry>): ToldEntryJson => told(row, journalObject.of(row));
 
 type Named<Row> = Row & { byName: string | null; subjectName: string | null };
 
-function told<Json extends Omit<ToldChange, "account" | "by_name" | "subject_name">>(
-  { account, byName, subjectName }: Named<{ account: string | null }>,
+export function toldChangeOf(row: Named<LoggedChange>): ToldChangeJson {
+  return told(row, changeObject.of(row));
+}
+
+export function toldEntryOf(row: Named<ListedEntry>): ToldEntryJson {
+  return told(row, { account: row.account, ...journalObject.of(row) });
+}
+
+function told<Json extends Omit<ToldChange, "by_name" | "subject_name">>(
+  { byName, subjectName }: Named<object>,
   json: Json,
 ) {
-  const names = { by_name: byName, subject_name: subjectName };
-  return { ...json, ...names, sentence: textOf(sentenceOf({ ...json, ...names, account })) };
+  const named = { ...json, by_name: byName, subject_name: subjectName };
+  return { ...named, sentence: textOf(sentenceOf(named)) };
 }
 
 /** Adds the names, in two reads for all rows. */

@@ -99,8 +99,7 @@ test("refunds a payment as far as its credits are left, once", async (visit) => 
   await preview.getByText(`from ${left} to 0`).first().waitFor();
   assert.match(await preview.innerText(), new RegExp(`Additional credits\\s+from ${left} to 0\\s`));
   await page.getByRole("button", { name: "Take the credits back" }).dblclick();
-  await page.getByText(`${left} credits were taken back.`).waitFor();
-  await page.getByRole("button", { name: "Done" }).click();
+  await page.getByText(`${left} credits refunded from refunded.`).waitFor();
   await dialogClosed(page);
   const entries = await journal(service, "refunded", "refund");
   assert.equal(entries.length, 1);
@@ -157,7 +156,7 @@ releaseTest("offers the payments with what was refunded, and takes back the rest
   await submit(page);
   await dialog.locator(".preview").getByText("from 250 to 0").waitFor();
   await submit(page);
-  await page.getByText("250 credits were taken back.").waitFor();
+  await page.getByText("250 credits refunded from paid.").waitFor();
   assert.equal(await additional(service, "paid"), 50);
 });
 

@@ -71,7 +71,7 @@ test("names, notes, reasons and ids that are HTML are text on every page", async
   await submit(page);
   await dialog.getByText(`Left of ${html}`).waitFor();
   await submit(page);
-  await page.getByRole("button", { name: "Done" }).click();
+  await dialogClosed(page);
   const key = await service.call("POST", "/admin/accounts/html/keys", { operation_id: html, name: html });
   const content = "Hi";
   const answer = await ask({ url: service.apiUrl, key: String(key.key), content, max_tokens: 1, user: html });

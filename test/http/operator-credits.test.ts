@@ -52,7 +52,15 @@ operatorTest(
   "lists the journal in pages, oldest first, and its amounts are the balance",
   async (operator, service) => {
     const nothing = { operation: null, bucket: null, amount_micro: null, grant: null };
-    const plain = { by: "test", ...nothing, subject: null, before: null, after: null, outcome: null };
+    const plain = {
+      account: "test",
+      by: "test",
+      ...nothing,
+      subject: null,
+      before: null,
+      after: null,
+      outcome: null,
+    };
     const given = { by: "owner", bucket: "additional" };
     await operator.post(topups, { payment_id: "p", credits: 500 });
     await operator.post(adjustments, { operation_id: "up", credits: 30, reason: "goodwill" });

@@ -57,7 +57,7 @@ test("an export has everything about a person, and no secret", async () => {
   // Names and sentences can be about others.
   assert.deepEqual(
     body.journal,
-    journal.map(({ by_name, subject_name, sentence, ...entry }) => entry),
+    journal.map(({ account, by_name, subject_name, sentence, ...entry }) => entry),
   );
   assert.deepEqual(namesOf(body.changes_about, "kind").toSorted(), ["contact", "person", "person"]);
   assert.deepEqual(namesOf(body.changes_by, "kind").toSorted(), [

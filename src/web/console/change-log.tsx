@@ -1,5 +1,4 @@
 /** Changes in sentences, by day. Many changes of one actor are one line that unfolds. */
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { changeGroups, type Part, sentenceOf, type ToldChange } from "../../actions/sentences.ts";
 import { Link, pathTo } from "../shared/router.tsx";
@@ -7,46 +6,26 @@ import { clockTime, dateOf, exactTime } from "../shared/times.ts";
 
 type Shown = ToldChange & { at: string };
 
-export function ChangeLog({ changes }: { changes: readonly Shown[] }) {
-  const days = Map.groupBy(changeGroups(changes), ({ changes: [first] }) =>
-    dateOf(Date.parse(first?.at ?? "")),
-  );
-  return [...days].map(([day, groups]) => (
-    <section key={day} class="log">
-      <h3>{day}</h3>
-      {groups.map(({ title, changes: all }, index) =>
-        title === null ? (
-          all.map((change) => <Entry key={index} change={change} />)
-        ) : (
-          <Line key={index} at={all[0]?.at ?? ""} parts={title} account={null}>
-            {all.map((change, n) => (
-              <Entry key={n} change={change} />
-            ))}
-          </Line>
-        ),
-      )}
-    </section>
-  ));
-}
-
-function Entry({ change }: { change: Shown }) {
+export function ChangeLog({ rows, caption }: { rows: readonly Shown[]; caption: string }) {
+  const days = Map.groupBy(changeGroups(rows), ({ changes: [first] }) => dateOf(Date.parse(first?.at ?? "")));
   return (
-    <Line at={change.at} parts={sentenceOf(change)} account={change.account}>
-      <pre class="plain">{JSON.stringify(change, null, 2)}</pre>
-    </Line>
+    <section aria-label={caption}>
+      {[...days].flatMap(([day, groups]) => [
+        <h3 key={day}>{day}</h3>,
+        ...groups.map(({ title, changes: all }, index) => (
+          <Line key={`${day} ${index}`} parts={title} changes={all} />
+        )),
+      ])}
+    </section>
   );
 }
 
-/** The time is a button that shows what is behind the sentence. */
-function Line(props: {
-  at: string;
-  parts: readonly Part[];
-  account: string | null;
-  children: ComponentChildren;
-}) {
-  const { at, parts, account, children } = props;
+/** The time is a button that shows what is behind the sentence. `parts`: null for one change. */
+function Line({ parts, changes }: { parts: readonly Part[] | null; changes: readonly Shown[] }) {
   const [isOpen, setOpen] = useState(false);
-  const ms = Date.parse(at);
+  const [change] = changes;
+  if (change === undefined) return null;
+  const ms = Date.parse(change.at);
   return (
     <div class="line">
       <button
@@ -57,30 +36,33 @@ function Line(props: {
       >
         {clockTime(ms)}
       </button>
-      <p>
-        {parts.map((part, index) =>
-          typeof part === "string" ? (
-            part
-          ) : (
-            <Link key={index} to={pathOf(part, account ?? "")}>
-              {part.text}
-            </Link>
-          ),
-        )}
-      </p>
-      {isOpen && <div>{children}</div>}
+      <p>{(parts ?? sentenceOf(change)).map((part) => linked(part, change.account ?? ""))}</p>
+      {isOpen &&
+        (parts === null ? (
+          <pre class="plain">{JSON.stringify(change, null, 2)}</pre>
+        ) : (
+          <div>
+            {changes.map((each, n) => (
+              <Line key={n} parts={null} changes={[each]} />
+            ))}
+          </div>
+        ))}
     </div>
   );
 }
 
-function pathOf({ of, id }: Exclude<Part, string>, account: string): string {
+function linked(part: Part, account: string) {
+  if (typeof part === "string") return part;
+  const { of, id } = part;
+  const query = (page: string, name: string, value: string) =>
+    `${page}?${new URLSearchParams({ [name]: value })}`;
   const paths = {
-    actor: `${pathTo("operators")}?${new URLSearchParams({ by: id })}`,
+    actor: query(pathTo("operators"), "by", id),
     account: pathTo("accounts", id),
     key: pathTo("accounts", account, "keys"),
-    request: `${pathTo("accounts", account, "receipts")}?${new URLSearchParams({ request_id: id })}`,
-    person: `${pathTo("people")}?${new URLSearchParams({ account })}`,
+    request: query(pathTo("accounts", account, "receipts"), "request_id", id),
+    person: query(pathTo("people"), "account", account),
     link: pathTo("links", id),
   };
-  return paths[of];
+  return <Link to={paths[of]}>{part.text}</Link>;
 }

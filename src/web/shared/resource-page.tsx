@@ -3,7 +3,7 @@
  * of the list and of each row with their dialogs. Filters and cursor are in the path, so a list can be
  * shared.
  */
-import { type ComponentChildren, Fragment } from "preact";
+import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { get, type Query } from "./api.ts";
 import { useChoice } from "./choice.tsx";
@@ -59,8 +59,8 @@ interface ResourceProps<Row> {
   version?: string;
   caption: string;
   columns?: readonly Column<NoInfer<Row>>[];
-  /** Shows the rows in place of a table. */
-  show?(rows: readonly NoInfer<Row>[]): ComponentChildren;
+  /** Shows the rows. Default: a table of the columns. */
+  List?: ComponentType<{ caption: string; rows: readonly NoInfer<Row>[] }>;
   keyOf?(row: Row): string;
   /** In the last column, below the title. The function shows what is no dialog. */
   rowActions?: { title: string; actions: readonly (RowAction<Row> | ((row: Row) => ComponentChildren))[] };
@@ -84,9 +84,19 @@ interface ResourceProps<Row> {
 
 export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const { place, path, limit, filters = [], query = {}, version = "", rowActions, actions = [] } = props;
-  const { caption, columns = [], show, keyOf, many, empty, command, note, more, hasRefresh = false } = props;
-  const { changed } = props;
-  const { frame = (buttons, shown) => [buttons, shown] } = props;
+  const {
+    caption,
+    columns = [],
+    keyOf,
+    many,
+    empty,
+    command,
+    note,
+    more,
+    hasRefresh = false,
+    changed,
+  } = props;
+  const { List = Table, frame = (buttons, shown) => [buttons, shown] } = props;
   const parameter = (name: string) => place?.query.get(name) || null;
   const after = parameter("after");
   const filtered = Object.fromEntries(filters.map(({ name }) => [name, parameter(name)]));
@@ -166,16 +176,12 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
           ) : (
             <>
               {note}
-              {show === undefined ? (
-                <Table
-                  caption={caption}
-                  rows={data}
-                  columns={many ? [choice.column(data), ...shownColumns] : shownColumns}
-                  {...(keyOf && { keyOf })}
-                />
-              ) : (
-                <section aria-label={caption}>{show(data)}</section>
-              )}
+              <List
+                caption={caption}
+                rows={data}
+                columns={many ? [choice.column(data), ...shownColumns] : shownColumns}
+                {...(keyOf && { keyOf })}
+              />
               {many && choice.rows.length > 0 && (
                 <section class="buttons chosen" aria-label="Chosen rows">
                   <strong>{choice.rows.length} chosen</strong> {buttonsOf(many(choice.rows))}

@@ -11,7 +11,7 @@ import { newOperationId } from "../../shared/operation-id.ts";
 import { dateOf } from "../../shared/times.ts";
 import type { Balance, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Facts, ShortAmount } from "../../shared/values.tsx";
+import { Facts } from "../../shared/values.tsx";
 import type { Account, Payment, Refund } from "../types.ts";
 
 interface Props {
@@ -86,13 +86,11 @@ function RefundForm(props: {
   const offered = payments.filter((payment) => creditsIn(microLeftOf(payment)) > 0);
   const chosenIn = (values: Values) =>
     values.payment === typed ? values.payment_id?.trim() : values.payment?.slice(chosenPrefix.length);
+  const leftOf = (id: string | undefined) =>
+    payments.filter(({ payment_id }) => payment_id === id).map(microLeftOf)[0] ?? null;
   const restOf = (choice: string) => {
-    const payment = offered.find(({ payment_id }) => choice === chosenPrefix + payment_id);
-    return payment === undefined ? "" : String(creditsIn(microLeftOf(payment)));
-  };
-  const microLeftIn = (values: Values) => {
-    const payment = payments.find(({ payment_id }) => payment_id === chosenIn(values));
-    return payment === undefined ? null : microLeftOf(payment);
+    const leftMicro = leftOf(choice.slice(chosenPrefix.length));
+    return leftMicro === null ? "" : String(creditsIn(leftMicro));
   };
   return (
     <FormDialog
@@ -136,7 +134,7 @@ function RefundForm(props: {
           isRequired: true,
           min: 1,
           check: (values) => {
-            const leftMicro = microLeftIn(values);
+            const leftMicro = leftOf(chosenIn(values));
             if (leftMicro === null || typedCredits(values) <= creditsIn(leftMicro)) return null;
             return `${exactCredits(leftMicro)} credits of ${chosenIn(values)} are neither spent nor refunded: enter at most ${creditsIn(leftMicro)}.`;
           },
@@ -145,22 +143,15 @@ function RefundForm(props: {
       ]}
       preview={async (values) => {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
-        const [credits, leftMicro] = [typedCredits(values), microLeftIn(values)];
-        const changed = (micro: number) =>
-          `from ${exactCredits(micro)} to ${exactCredits(micro - microOf(credits))}`;
-        const { additional, total } = balances;
-        return (
-          <>
-            <Facts
-              rows={[
-                [`Left of ${chosenIn(values)}`, leftMicro === null ? "not in the list" : changed(leftMicro)],
-                ["Additional credits", changed(microOf(additional.credits))],
-                ["All credits", changed(microOf(total.credits))],
-              ]}
-            />
-            <p>Whole credits, rounded down. Credits that running requests hold are not taken.</p>
-          </>
-        );
+        const rows = [
+          [`Left of ${chosenIn(values)}`, leftOf(chosenIn(values))],
+          ["Additional credits", microOf(balances.additional.credits)],
+          ["All credits", microOf(balances.total.credits)],
+        ] as const;
+        const takenMicro = microOf(typedCredits(values));
+        const change = (micro: number) =>
+          `from ${exactCredits(micro)} to ${exactCredits(micro - takenMicro)}`;
+        return <Facts rows={rows.map(([name, micro]) => [name, micro === null ? null : change(micro)])} />;
       }}
       send={async (values, operationId) => {
         const refund = await send<Refund>("POST", apiPath("accounts", id, "refunds"), {
@@ -169,20 +160,7 @@ function RefundForm(props: {
           credits: typedCredits(values),
           reason: values.reason,
         });
-        return {
-          done: refundCredits.done?.(refund) ?? "",
-          result: (
-            <p>
-              <ShortAmount micro={refund.refunded_micro} /> credits were taken back.{" "}
-              {refund.rest_micro > 0 && (
-                <>
-                  <ShortAmount micro={refund.rest_micro} /> credits are held by running requests, and can be
-                  refunded when these have ended.
-                </>
-              )}
-            </p>
-          ),
-        };
+        return { done: refundCredits.done?.(refund) ?? "" };
       }}
       close={close}
     />

@@ -30,7 +30,7 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
       query={{ kind: kinds?.join(","), order }}
       version={String(changes)}
       caption="Journal of the account"
-      show={(entries) => <ChangeLog changes={entries.map((entry) => ({ ...entry, account: id }))} />}
+      List={ChangeLog}
       empty={
         <>
           The journal has no {place.query.has("after") && "further "}entries of this kind.{" "}

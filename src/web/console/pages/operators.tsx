@@ -65,7 +65,7 @@ export function OperatorsPage({ place }: { place: Place }) {
         limit={500}
         filters={changeFilters}
         caption="Changes, newest first"
-        show={(changes) => <ChangeLog changes={changes} />}
+        List={ChangeLog}
         empty="No change matches."
         frame={(_, list) => <Card title="Changes">{list}</Card>}
       />
