@@ -7,6 +7,7 @@ import type { OperatorKeyRow } from "../../src/store/operator-keys.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { linkRow } from "../fixtures/link-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
 const starter = planOf("starter", 100, 10);
@@ -65,6 +66,20 @@ for (const backend of backends) {
     async function listed(query: Partial<ChangesQuery> = {}) {
       return (await store.changes({ limit: 100, ...query })).map(changeObject.of);
     }
+
+    test("finds the present names of keys, operator keys and links", async () => {
+      await happen();
+      await addKey(store, keyOf("key_2", "ada", { hash: "2".repeat(64), name: null }));
+      const change = { kind: "operator_key", by: "owner", atMs: 5, before: null, after: {} } as const;
+      await store.operatorKeys.add(operatorKey("opkey_1"), changeLogRow(change));
+      await store.links.add(
+        linkRow(1, { id: "link_1", name: "Class 1" }),
+        changeLogRow({ ...change, kind: "link" }),
+      );
+      const names = await store.names(["key_1", "key_2", "key_3", "opkey_1", "link_1"]);
+      assert.deepEqual(Object.fromEntries(names), { key_1: "desk", opkey_1: "ci", link_1: "Class 1" });
+      assert.deepEqual(await store.names([]), new Map());
+    });
 
     test("has each change with who made it and its values, newest first", async () => {
       await happen();

@@ -193,6 +193,26 @@ for (const backend of backends) {
       assert.deepEqual([key?.name, key?.account, key?.baseMicro], ["key-ada", "ada", 30]);
     });
 
+    test("sums by account have the contact of the account, and no others have one", async () => {
+      await request(10);
+      await request(20, { account: "bob" });
+      const contact = { owner: "Ada", email: "ada@uni.example", externalId: "crm-7" };
+      const options = { by: "test", dryRun: false };
+      await store.putAccount({ id: "ada", plan: null, contact }, options);
+      const shown = async (by: UsageSumsQuery["by"]) =>
+        (await store.usageSums({ by, order: "cost" })).rows.map(({ name, owner, email, externalId }) => [
+          name,
+          owner,
+          email,
+          externalId,
+        ]);
+      assert.deepEqual(await shown("account"), [
+        ["bob", null, null, null],
+        ["ada", ...Object.values(contact)],
+      ]);
+      assert.deepEqual((await shown("key"))[1], ["key-ada", null, null, null]);
+    });
+
     test("two nodes sum at once while others write, and each charge counts once", async () => {
       const other = await database.open();
       const ledgers = [new Ledger(store), new Ledger(other)];
