@@ -22,7 +22,13 @@ import {
 import type { AuditRecord, AuditReport } from "../store/audit-report.ts";
 import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
-import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
+import {
+  type Finding,
+  findingKinds,
+  type ListedEntry,
+  type ListedPayment,
+  type Receipt,
+} from "../store/store.ts";
 import type { Credits, EpochMs, MicroCredits } from "../units.ts";
 import { balanceObject } from "./balance-object.ts";
 import {
@@ -381,6 +387,25 @@ export const usageObject = objectFor<Receipt>("UsageRecord")({
 });
 
 export type ReceiptJson = Static<typeof usageObject.schema>;
+
+export const findingObject = objectFor<Finding>("Finding")({
+  kind: [Type.Enum([...findingKinds]), (found) => found.kind],
+  id: [text, (found) => found.id],
+  account: [orNull(text), (found) => found.account],
+  name: [
+    orNull(Type.String({ description: "of the person or the key, otherwise the owner of the account" })),
+    (found) => found.name,
+  ],
+  email: [orNull(text), (found) => found.email],
+  detail: [orNull(text), (found) => found.detail],
+  amount_micro: [
+    orNull(Type.Integer({ minimum: 0, description: "of a payment, and the cost of a request" })),
+    (found) => found.amountMicro,
+  ],
+  at: [time, (found) => isoTime(found.atMs)],
+});
+
+export type FindingJson = Static<typeof findingObject.schema>;
 
 export const holdObject = objectFor<HoldRow>("Hold")({
   ...requestFields,

@@ -1,7 +1,13 @@
 /** How the service does what operators do with accounts. */
 import { invitationObject } from "../accounts/invitations.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
-import { accountObject, listedAccountObject, previewObject } from "../accounts/operator-objects.ts";
+import {
+  accountObject,
+  findingObject,
+  listedAccountObject,
+  previewObject,
+} from "../accounts/operator-objects.ts";
+import { shownPerson } from "../accounts/person-objects.ts";
 import { factFields } from "../ledger/fact-values.ts";
 import type { OpenOperation, StateOperation } from "../ledger/operations.ts";
 import { previewPlan as planPreview } from "../ledger/preview.ts";
@@ -21,8 +27,10 @@ import {
   setEnd,
 } from "./accounts.ts";
 import { bindFor } from "./bind.ts";
+import { personEmail, personName } from "./columns.ts";
 import { Created } from "./created.ts";
 import { pageOf, pageSchema, placeCursor, placeIn, seqIn } from "./pages.ts";
+import { search } from "./search.ts";
 import { listAccounts, showAccount } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
@@ -60,6 +68,18 @@ export const accountActions = {
       listedAccountObject.of,
       (row) => (order === "id" ? row.id : placeCursor(row.id, row.orderValue)),
     );
+  }),
+  search: bind(search, pageSchema(findingObject.schema), async (operator, { text, limit = 5 }) => {
+    const found = await operator.store.find({ text: text.trim(), limit });
+    const people = await operator.store.people(
+      found.flatMap(({ kind, id }) => (kind === "person" ? id : [])),
+    );
+    const shown = new Map(people.map((person) => [person.id, shownPerson(operator, person)]));
+    const data = found.map(findingObject.of).map((row) => {
+      const person = row.kind === "person" ? shown.get(row.id) : undefined;
+      return person === undefined ? row : { ...row, name: personName(person), email: personEmail(person) };
+    });
+    return { data, next: null };
   }),
   showAccount: bind(showAccount, accountObject.schema, async (actions, { account }) =>
     accountObject.of(await actions.account(account)),

@@ -220,6 +220,7 @@ export const inviteAccount = action({
 
 /** Filters and orders of the list in a page: of choices, the first one is the default. */
 export const accountFilters = [
+  { name: "search", label: "Search" },
   {
     name: "state",
     label: "state",

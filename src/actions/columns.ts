@@ -196,6 +196,16 @@ export const shown = {
     refunded_micro: ["Refunded", "credits"],
     left_micro: ["Left", "credits"],
   },
+  finding: {
+    kind: ["Kind"],
+    id: ["Id", "code"],
+    account: id,
+    name: ["Name"],
+    email: ["E-mail"],
+    detail: ["Detail"],
+    amount_micro: ["Credits", "credits"],
+    at: ["Time", "time"],
+  },
   eventEndpoint: {
     name: ["Endpoint"],
     state: ["State", "state"],

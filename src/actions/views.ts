@@ -37,7 +37,7 @@ export const listAccounts = view({
   id: "listAccounts",
   title: "List accounts with their balances",
   help:
-    "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
+    "`search` finds accounts whose id begins with the text, or whose owner, e-mail and external id have words that begin with its words, without accents. `external_id` finds one account. " +
     "`low_balance` finds accounts with less than one credit, or less than a tenth of the credits of both windows, additional credits included. " +
     "`not_come` finds accounts with an invitation that nobody has used. " +
     "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
@@ -52,8 +52,7 @@ export const listAccounts = view({
     ...pageFields,
     search: optional(
       text(rules.contact, {
-        about:
-          "only accounts whose id, e-mail or external id begins with this text, or whose owner contains it",
+        about: "only accounts whose id, owner, e-mail or external id begin with this text or its words",
       }),
     ),
     external_id: optional(text(rules.contact, { about: "only the account with this external id" })),
@@ -99,10 +98,15 @@ export const listPeople = view({
   help: "`role` is what the present configuration gives to the person: it needs the rule that gave it at the last sign-in, and lapses `sign_in.lapse` after `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
   http: "GET /admin/people",
   cli: "person list",
-  examples: ["person list", "person list --account ada"],
+  examples: ["person list --search muller", "person list --account ada"],
   input: {
     ...pageFields,
     account: optional({ ...accountId, option: "--account <account>", about: "only people of this account" }),
+    search: optional(
+      text(rules.contact, {
+        about: "only people whose id begins with this text, or whose name, e-mail and sub have its words",
+      }),
+    ),
   },
 });
 

@@ -12,6 +12,7 @@ import { Cli, type GlobalOptions } from "./cli.ts";
 import { creditsCommand } from "./credits.ts";
 import { eventsCommand } from "./events.ts";
 import { commandFailureOf, failureLine } from "./failure.ts";
+import { findCommand } from "./find.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import type { Host } from "./host.ts";
 import { keyCommand } from "./key.ts";
@@ -35,7 +36,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     makers.map((make) => make(cli).helpGroup(heading));
   const requests = [
     ...made("The service:", [reloadCommand, requestsCommand, eventsCommand]),
-    ...made("Accounts and credits:", [accountCommand, keyCommand, creditsCommand]),
+    ...made("Accounts and credits:", [findCommand, accountCommand, keyCommand, creditsCommand]),
     ...made("Accounts and credits:", [balanceCommand, usageCommand, plansCommand]),
     ...made("People and operators:", [personCommand, linkCommand, operatorKeyCommand, logCommand]),
   ];

@@ -11,12 +11,10 @@ import { microPerCredit } from "../units.ts";
 import { accountRowIn } from "./account-rows.ts";
 import { Conditions } from "./conditions.ts";
 import { type AccountInOrder, type Contact, noContact } from "./contacts.ts";
+import { beginsWith, hasWords } from "./findings.ts";
 import { hasNotCome, inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
 import type { AccountOrder, AccountsQuery } from "./store.ts";
 import { accountTable, contactTable } from "./tables.ts";
-
-/** Greater than every text that begins with the prefix it follows. */
-const lastCharacter = "\u{10FFFF}";
 
 const now = "(select now_ms from clock)";
 const hasClosed = `(a.state = 'closed' or coalesce(a.ends_ms <= ${now}, false))`;
@@ -100,20 +98,11 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
   return { text, values };
 }
 
-/** Texts are compared in either case of a to z. Ids have no capital letters. */
+/** Ids have no capital letters. */
 function search(conditions: Conditions, text: string): void {
-  const prefix = inLowerCase(text);
-  const pattern = `%${prefix.replace(/[\\%_]/g, "\\$&")}%`;
-  const range: [string, string] = [prefix, prefix + lastCharacter];
-  const byContact = (condition: string) => `select account from account_contact where ${condition}`;
-  const begins = (column: string) => `${column} >= ? and ${column} < ?`;
-  const found = [
-    `select id from account where ${begins("id")}`,
-    byContact(begins("lower(email)")),
-    byContact(begins("lower(external_id)")),
-    byContact("lower(owner) like ? escape '\\'"),
-  ];
-  conditions.and(`a.id in (${found.join(" union all ")})`, ...range, ...range, ...range, pattern);
+  conditions.always(`a.id in (
+    select id from account where ${beginsWith(conditions, "id", inLowerCase(text))}
+    union all select account from account_contact where ${hasWords(conditions, text)})`);
 }
 
 /** Returns the row of `accountsSql`. */

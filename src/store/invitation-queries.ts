@@ -43,9 +43,9 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
   const isThis = `i.hash = ${p(1)} and i.used_by = ${p(2)}`;
   // Does nothing if they have a person.
   const addPerson = `insert into person
-      (id, issuer, sub, name, email, email_verified, seen_ms, account, account_by, created_ms)
+      (id, issuer, sub, name, email, email_verified, seen_ms, account, account_by, created_ms, words)
     select ${text(2)}, '${invitationIssuer}', ${text(3)}, c.owner, c.email, false, ${whole(4)}, i.account,
-      '${invitationIssuer}', ${whole(4)}
+      '${invitationIssuer}', ${whole(4)}, c.words
     from account_contact c join invitation i on i.account = c.account and i.email = lower(c.email)
     where ${isThis}
     on conflict do nothing`;

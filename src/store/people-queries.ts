@@ -2,6 +2,7 @@
 import { invariant } from "../errors.ts";
 import { logIf } from "./change-log-queries.ts";
 import { Conditions } from "./conditions.ts";
+import { beginsWith, hasWords, withPrefix } from "./findings.ts";
 import type { KeptPlans } from "./kept-plans.ts";
 import { addressKey, byLink } from "./links.ts";
 import {
@@ -15,7 +16,7 @@ import {
 import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
 import { inLowerCase, insertOnce, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
 import type { Value } from "./table.ts";
-import { personFactsTable, personTable } from "./tables.ts";
+import { personFactsTable, personTable, wordsOfPerson } from "./tables.ts";
 
 export function peopleQueriesOn(
   { find, write }: SqlConnections,
@@ -27,7 +28,9 @@ export function peopleQueriesOn(
   const rowsOf = (rows: readonly (readonly unknown[])[]) => rows.map((cells) => personTable.rowOf(cells));
   const setFacts = `update person set ${personFactsTable.columns
     .map(({ name }, index) => `${name} = ${p(index + 1)}`)
-    .join(", ")} where id = ${p(factNames.length + 1)} and erased_ms is null
+    .join(
+      ", ",
+    )}, words = ${p(2 * factNames.length + 2)} where id = ${p(factNames.length + 1)} and erased_ms is null
     and ${personFactsTable.columns
       .map(({ name }, index) => `${name} is not distinct from ${p(factNames.length + 2 + index)}`)
       .join(" and ")} returning id`;
@@ -45,7 +48,7 @@ export function peopleQueriesOn(
     where lower(c.email) = ${p(1)} and ${isOpenAccount(p(2))}
     order by c.account limit 2`;
 
-  const erase = `update person set sub = ${p(3)}, name = null, email = null,
+  const erase = `update person set sub = ${p(3)}, name = null, email = null, words = '',
     email_verified = false, role_rule = null, role_matched_ms = null,
     suspended_ms = coalesce(suspended_ms, ${p(2)}), erased_ms = coalesce(erased_ms, ${p(2)})
     where id = ${p(1)}`;
@@ -113,8 +116,12 @@ export function peopleQueriesOn(
       return (await people([id]))[0] ?? null;
     },
 
-    async listPeople({ after, account, isPresent, limit }) {
+    async listPeople({ after, account, search, isPresent, limit }) {
       const conditions = new Conditions(p).and("id > ?", after).and("account = ?", account);
+      if (search !== undefined) {
+        const begins = beginsWith(conditions, "id", withPrefix("person_", inLowerCase(search)));
+        conditions.always(`(${begins} or ${hasWords(conditions, search)})`);
+      }
       if (isPresent) conditions.always("erased_ms is null");
       const { sql, values } = conditions.page("id", limit);
       return rowsOf(await find("service", { text: `select ${columns} from person${sql}`, values }));
@@ -134,7 +141,7 @@ export function peopleQueriesOn(
           and role_rule is not distinct from ${bound(facts.roleRule)}`;
       const log = change === null ? [] : [logIf(change, isSet, dialect)];
       const values = [...personFactsTable.valuesOf(facts), id, ...personFactsTable.valuesOf(read)];
-      const set = { text: setFacts, values };
+      const set = { text: setFacts, values: [...values, wordsOfPerson({ ...read, ...facts })] };
       return (await write(set, ...log)).length === 1;
     },
 

@@ -108,6 +108,8 @@ interface PeopleQuery {
   after?: string | undefined;
   /** The people of this account. */
   account?: string | undefined;
+  /** The beginning of an id, or words that begin words of a name or an address. */
+  search?: string | undefined;
   /** Without erased people. */
   isPresent?: true | undefined;
   /** 1 to `pageRowsMax`. */

@@ -13,6 +13,7 @@ import type { EpochMs } from "../units.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
 import { Conditions } from "./conditions.ts";
+import { findingOf, findingsSql } from "./findings.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import type { KeptPlans } from "./kept-plans.ts";
 import { paymentPeriodOf, paymentPeriodsSql } from "./payment-report.ts";
@@ -60,6 +61,7 @@ type Queries = Pick<
   | "keysAfter"
   | "accountMark"
   | "accounts"
+  | "find"
   | "contact"
   | "journal"
   | "payments"
@@ -213,6 +215,10 @@ export function queriesOn(
       const purpose = isPlainList(query) ? "service" : "lists";
       const statement = accountsSql(query, dialect);
       return (await findPage(purpose, statement)).map(listedAccountOf);
+    },
+
+    async find(query) {
+      return (await findPage("lists", findingsSql(query, dialect))).map(findingOf);
     },
 
     async contact(account) {

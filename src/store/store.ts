@@ -63,8 +63,8 @@ export interface AccountsQuery {
   /** The account with this external id. */
   externalId?: string | undefined;
   /**
-   * Accounts whose id, e-mail or external id begins with this text, or whose owner contains it, in
-   * either case of a to z.
+   * Accounts whose id begins with this text, or whose owner, e-mail and external id have words
+   * that begin with its words.
    */
   search?: string | undefined;
   plan?: string | undefined;
@@ -85,6 +85,30 @@ export interface AccountsQuery {
   /** The `orderValue` of that account, unless the order is `id`. */
   afterValue?: string | number | undefined;
   /** 1 to `pageRowsMax`. */
+  limit: number;
+}
+
+export const findingKinds = ["account", "person", "key", "payment", "request"] as const;
+
+export interface Finding {
+  kind: (typeof findingKinds)[number];
+  id: string;
+  /** Null: a person without an account. */
+  account: string | null;
+  /** Of the person or the key, otherwise the owner of the account. */
+  name: string | null;
+  email: string | null;
+  /** The external id of an account, the end of a key's secret, the model of a request. */
+  detail: string | null;
+  /** Of a payment, and the cost of a request. */
+  amountMicro: number | null;
+  /** When it began, or when the request ended. */
+  atMs: number;
+}
+
+export interface FindingsQuery {
+  text: string;
+  /** Of each kind: 1 to `pageRowsMax`. */
   limit: number;
 }
 
@@ -239,6 +263,8 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
    */
   accountMark(account: string, atMs: EpochMs): Promise<string | null>;
   accounts(query: AccountsQuery): Promise<AccountInOrder[]>;
+  /** Finds what begins with a text, by its kind. */
+  find(query: FindingsQuery): Promise<Finding[]>;
   /** Null if the account does not exist. */
   contact(account: string): Promise<Contact | null>;
   /**

@@ -35,9 +35,13 @@ export interface Table<R> {
 /**
  * Compiles the two conversions from the description, because they run for every row of a commit.
  * The compiled literals take 20 to 50 ns for a row; a loop over the columns takes 200 to 400 ns
- * (docs/decisions/0033).
+ * (docs/decisions/0033). `made`: columns that are written with the row, and are no field of it.
  */
-export function tableOf<const C extends Columns>(name: string, types: C): Table<RowOf<C>> {
+export function tableOf<const C extends Columns>(
+  name: string,
+  types: C,
+  made: Readonly<Record<string, (row: RowOf<C>) => string>> = {},
+): Table<RowOf<C>> {
   const columns: Column[] = [];
   const reads: string[] = [];
   const writes: string[] = [];
@@ -65,6 +69,10 @@ export function tableOf<const C extends Columns>(name: string, types: C): Table<
       `${field}: ${type.isNullable ? `cells[from + ${first}] === null ? ${none} : ${object}` : object}`,
     );
   }
+  for (const column of Object.keys(made)) {
+    columns.push({ name: column, field: column, table: name, type: "text", items: null });
+    writes.push(`made["${column}"](row)`);
+  }
   return {
     name,
     columns,
@@ -74,7 +82,11 @@ export function tableOf<const C extends Columns>(name: string, types: C): Table<
       decoders,
       columns,
     ),
-    valuesOf: new Function("writers", "columns", `return (row) => [${writes.join(", ")}]`)(writers, columns),
+    valuesOf: new Function("writers", "columns", "made", `return (row) => [${writes.join(", ")}]`)(
+      writers,
+      columns,
+      made,
+    ),
   };
 }
 

@@ -28,9 +28,10 @@ import { deliveryColumns } from "./events.ts";
 import { invitationColumns } from "./invitations.ts";
 import { linkColumns, seatColumns } from "./links.ts";
 import { operatorKeyColumns } from "./operator-keys.ts";
-import { factNames, personColumns } from "./people.ts";
+import { factNames, type PersonRow, personColumns } from "./people.ts";
 import { sessionColumns } from "./sessions.ts";
 import { pick, tableOf } from "./table.ts";
+import { wordsCell } from "./words.ts";
 
 export const accountTable = tableOf("account", accountColumns);
 
@@ -59,9 +60,13 @@ export const grantTable = tableOf("credit_grant", grantColumns);
 /** The part of a key that requests change, after the two columns that identify it. */
 export const keyStateTable = tableOf("api_key", pick(keyColumns, "account", "id", ...keyStateFields));
 
-export const keyTable = tableOf("api_key", keyColumns);
+export const keyTable = tableOf("api_key", keyColumns, {
+  words: ({ name, lastFour }) => wordsCell(name, lastFour),
+});
 
-export const contactTable = tableOf("account_contact", contactColumns);
+export const contactTable = tableOf("account_contact", contactColumns, {
+  words: ({ owner, email, externalId }) => wordsCell(owner, email, externalId),
+});
 
 const bucketPlan = { columns: { credits: "credits", every: "text", align: alignments } } as const;
 
@@ -96,7 +101,11 @@ export const eventTable = tableOf("event", eventColumns);
 
 export const deliveryTable = tableOf("event_delivery", deliveryColumns);
 
-export const personTable = tableOf("person", personColumns);
+export function wordsOfPerson({ name, email, sub }: Pick<PersonRow, "name" | "email" | "sub">): string {
+  return wordsCell(name, email, sub);
+}
+
+export const personTable = tableOf("person", personColumns, { words: wordsOfPerson });
 
 /** What a sign-in replaces. */
 export const personFactsTable = tableOf("person", pick(personColumns, ...factNames));

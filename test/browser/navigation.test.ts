@@ -1,5 +1,6 @@
 /** Moving between pages of the console: focus, links to what does not exist, and odd browsers. */
 import assert from "node:assert/strict";
+import type { Request } from "playwright-core";
 import { browserTests } from "../fixtures/browser.ts";
 import { assertAccessible, dialogClosed, open, openMore, submit } from "../fixtures/console.ts";
 import { some } from "../fixtures/thorough.ts";
@@ -91,27 +92,83 @@ test("a refused field is named as on the page, not as in the API", async (visit)
   assert.match(await alert.innerText(), /^Requests per minute must be/);
 });
 
-test("finds the account of a secret, which is in no address, and keeps a wrong one", async (visit) => {
+test("finds the account of a secret, which is in no address, and says that one is mistyped", async (visit) => {
   const { page, service, expects } = visit;
   const made = await service.call("POST", "/admin/accounts/default/keys", {
     operation_id: "look-up",
     name: "lost laptop",
   });
   const secret = String(made.key);
+  const urls: string[] = [];
+  page.on("request", (request) => urls.push(request.url()));
   await open(visit, "/accounts");
-  await page.getByRole("button", { name: "Find a key" }).click();
-  const field = page.getByLabel("API key");
-  assert.equal(await field.getAttribute("type"), "password");
-  await field.fill(`${secret}x`);
+  await page.keyboard.press("Control+k");
+  const field = page.getByRole("dialog").getByRole("combobox");
   expects("400 POST /admin/keys/lookup");
-  await submit(page);
+  await field.fill(`${secret}x`);
   await page.getByText(/mistyped or incomplete/).waitFor();
-  assert.equal(await field.inputValue(), `${secret}x`);
   await assertAccessible(page);
   await field.fill(` ${secret} `);
-  await submit(page);
+  await page.getByRole("option", { name: /lost laptop/ }).click();
   await page.getByRole("heading", { name: "default", level: 1 }).waitFor();
-  await page.getByText(/^It is the key key_\w+ of default\.$/).waitFor();
-  await page.getByText("lost laptop").waitFor();
-  assert.ok(!page.url().includes(secret), page.url());
+  assert.ok(![...urls, page.url()].some((url) => url.includes(secret.slice(0, 20))));
+});
+
+test("searches while somebody types, without accents, and by the keyboard alone", async (visit) => {
+  const { page, service } = visit;
+  const account = { id: "zz-find", plan: "starter", owner: "Hans Müller", email: "hm@uni.example" };
+  await service.call("POST", "/admin/accounts", account);
+  await service.call("POST", "/admin/accounts/zz-find/topups", { payment_id: "MULLER-1", credits: 5 });
+  await open(visit, "/accounts");
+  await page.keyboard.press("/");
+  const field = page.getByRole("dialog").getByRole("combobox");
+  await page.keyboard.type("muller");
+  const [first, second] = [0, 1].map((n) => page.getByRole("option").nth(n));
+  await first?.getByText("Hans Müller zz-find · hm@uni.example").waitFor();
+  await page.getByRole("group", { name: "Payments" }).getByText("MULLER-1").waitFor();
+  await assertAccessible(page);
+  for (const [key, option] of [
+    ["ArrowDown", second],
+    ["ArrowDown", first],
+    ["ArrowUp", second],
+  ] as const) {
+    await field.press(key);
+    assert.equal(await option?.getAttribute("aria-selected"), "true", key);
+    assert.equal(await field.getAttribute("aria-activedescendant"), await option?.getAttribute("id"));
+  }
+  await field.press("ArrowUp");
+  await field.press("Enter");
+  await page.locator("h1:focus", { hasText: "zz-find" }).waitFor();
+  assert.match(page.url(), /\/accounts\/zz-find$/);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("nothing like it");
+  await page.getByRole("status").getByText("Nothing begins with this.").waitFor();
+  await page.keyboard.press("Escape");
+  await field.waitFor({ state: "detached" });
+  // In a field, it is a character.
+  await open(visit, "/accounts");
+  await page.getByRole("searchbox").press("/");
+  assert.equal(await page.getByRole("searchbox").inputValue(), "/");
+});
+
+test("an older answer never replaces a newer one, and Enter waits for the newest", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/accounts");
+  // Nothing responds to the first one.
+  await page.route("**/admin/search?text=def", () => {});
+  await page.keyboard.press("Control+k");
+  const field = page.getByRole("dialog").getByRole("combobox");
+  const isOld = (request: Request) => request.url().endsWith("text=def");
+  const sent = page.waitForEvent("request", isOld);
+  const givenUp = page.waitForEvent("requestfailed", isOld);
+  await field.fill("def");
+  await sent;
+  await field.fill("heal");
+  await givenUp;
+  const options = page.getByRole("dialog").getByRole("option");
+  await options.getByText("Health").waitFor();
+  assert.equal(await options.count(), 1);
+  await field.fill("default");
+  await field.press("Enter");
+  await page.getByRole("heading", { name: "default", level: 1 }).waitFor();
 });

@@ -1,5 +1,5 @@
 /**
- * Ten tasks as docs/operating/console-tasks.md describes them, in order and each from the URL
+ * Eleven tasks as docs/operating/console-tasks.md describes them, in order and each from the URL
  * alone. The service has a month of data and thousands of accounts, and the default model if it is
  * on this machine. A test uses exactly the names of buttons and fields of its section.
  */
@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Locator, Page } from "playwright-core";
 import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
-import { enterToken, loaded } from "../fixtures/console.ts";
+import { assertAccessible, enterToken, loaded } from "../fixtures/console.ts";
 import { type ChatStream, openStream } from "../fixtures/http-stream.ts";
 import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { keyOf } from "../fixtures/portal-pages.ts";
@@ -114,13 +114,9 @@ const holder =
 
 /** Searches for an account, and opens it. */
 async function find({ page, steps }: Task, text: string, id: string): Promise<void> {
-  await steps.click("Accounts");
-  await page.getByRole("searchbox").fill(text);
   await steps.click("Search");
-  await page.waitForURL(/search=/);
-  // The list from before the search stays until the new one comes, and would move under a click.
-  await loaded(page);
-  await page.getByRole("link", { name: id, exact: true }).click();
+  await page.getByRole("dialog").getByRole("combobox").fill(text);
+  await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: id, exact: true, level: 1 }).waitFor();
 }
 
@@ -213,6 +209,28 @@ releaseTask("Explain what an account was charged for yesterday", operator, async
     .waitFor();
 });
 
+task("Explain one request, and give its cost back", operator, async (task) => {
+  const { page, service, steps } = task;
+  const { data } = await service.call("GET", "/admin/usage?account=ada&order=newest&limit=100");
+  const receipts: { request_id: string; cost_micro: number }[] = Object(data);
+  const [receipt] = receipts.toSorted((one, other) => other.cost_micro - one.cost_micro);
+  assert.ok(receipt !== undefined && receipt.cost_micro >= 1_000_000);
+  await steps.click("Search");
+  await page.getByRole("dialog").getByRole("combobox").fill(`chatcmpl-${receipt.request_id}`);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${service.url}/console/requests/${receipt.request_id}`);
+  await page.getByRole("cell", { name: "Cost in credits" }).waitFor();
+  await assertAccessible(page);
+  await steps.click("Give credits for it");
+  const credits = Math.floor(receipt.cost_micro / 1_000_000);
+  assert.equal(await page.getByLabel("Credits", { exact: true }).inputValue(), String(credits));
+  await steps.click("Preview");
+  await steps.click("Adjust the credits");
+  await page.getByText("credits were given back later.").waitFor();
+  const after = await service.call("GET", `/admin/usage?request_id=${receipt.request_id}`);
+  assert.equal(Object(after.data)[0].memo_micro, credits * 1_000_000);
+});
+
 releaseTask("Move a team to a bigger plan at its next refresh", operator, async (task) => {
   const { page, service, steps } = task;
   await find(task, "Introduction to", "cs-101");
@@ -231,12 +249,10 @@ releaseTask("Move a team to a bigger plan at its next refresh", operator, async 
 
 task("Replace a key that has leaked", operator, async (task) => {
   const { page, service, steps } = task;
-  const { id, secret } = await keyOf(service, "grace", { name: "in a public repository" });
-  await steps.click("Accounts");
-  await steps.click("Find a key");
-  await steps.fill("API key", secret);
-  await steps.click("Find the account");
-  await page.getByText(`It is the key ${id} of grace.`).waitFor();
+  const { secret } = await keyOf(service, "grace", { name: "in a public repository" });
+  await steps.click("Search");
+  await page.getByRole("dialog").getByRole("combobox").fill(secret);
+  await page.keyboard.press("Enter");
   await steps.click("Rotate", page.getByRole("button", { name: "Rotate the key in a public repository" }));
   await steps.choose("The present secret", "ends now: it leaked");
   await steps.click("Create a new secret");

@@ -74,6 +74,6 @@ test("shows people as their issuer names them, and changes, exports and erases t
   assert.equal((await service.call("GET", "/admin/accounts/ada")).email, null);
   await page.getByLabel("Account").fill("nobody");
   await page.getByLabel("Account").press("Enter");
-  await page.getByText("No person has this account.").waitFor();
+  await page.getByText("No person is like this.").waitFor();
   assertSoundLedger(service.folder);
 });

@@ -70,6 +70,7 @@ const lists = [
   "account journal",
   "key list",
   "balance",
+  "find",
   "requests list",
   "credits payments",
   "credits report",

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { linkAccountObject, linkObject } from "../../src/accounts/link-objects.ts";
 import { operatorKeyObject } from "../../src/accounts/log-objects.ts";
 import {
+  findingObject,
   holdObject,
   keyObject,
   listedAccountObject,
@@ -69,6 +70,7 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   link: [linkObject.schema],
   linkAccount: [linkAccountObject.schema],
   payment: [paymentObject.schema, ...reported],
+  finding: [findingObject.schema],
   eventEndpoint: [endpointObject.schema],
   eventDelivery: [deliveryObject.schema],
   plan: [planObject.schema, planObject.schema.properties.versions],
@@ -105,12 +107,11 @@ const ownTitles: Readonly<Record<string, string>> = {
   "cli/plans.ts": "GRANTS",
   "web/console/pages/account-overview.tsx": "Time,Error",
   "web/console/pages/account-plan.tsx": "Credits,Before,After,Refreshes",
-  "web/console/pages/account-receipts.tsx": "Paid by",
   "web/console/pages/errors.tsx": "Last,Level,Message,Times,Code",
   "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
   "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
-  "web/portal/pages/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/portal/pages/requests.tsx": "Details",
+  "web/shared/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/shared/chart.tsx": "Time (UTC)",
 };
 

@@ -138,6 +138,8 @@ create table api_key (
   acts_for_email_header {text},
   acts_for_plan {text},
   acts_for_new_accounts_per_day {int} check (acts_for_new_accounts_per_day > 0),
+  -- Of the name and the last four characters (src/store/words.ts).
+  words {text} not null default '',
   primary key (account, id),
   constraint acts_for_is_complete check (
     (acts_for_name is null) = (acts_for_header is null)
@@ -148,6 +150,8 @@ create table api_key (
 
 -- For the pages of all keys.
 create index key_by_creation on api_key (created_ms, id);
+-- For searches, which read all words: a row of a key has much beside them.
+create index key_words on api_key (id, words);
 -- There are few, and every commit asks for those among its keys.
 create index key_of_front_end on api_key (id) where acts_for_name is not null;
 
@@ -238,6 +242,7 @@ create table credit_grant (
 ) {table};
 
 create index grant_by_request on credit_grant (request_id) where request_id is not null;
+create index payment_by_prefix on credit_grant (lower(payment)) where payment is not null;
 
 {append only credit_grant, grants}
 
@@ -479,8 +484,7 @@ create index usage_close_by_charge on usage_close (through, number);
 
 {append only usage_close, final days}
 
--- The owner of an account. The ledger does not use it. Lists search it by prefix
--- (docs/decisions/0048-lists-of-accounts.md).
+-- The owner of an account. The ledger does not use it.
 create table account_contact (
   account {text} not null primary key references account (id),
   owner {text} check (owner <> ''),
@@ -492,12 +496,13 @@ create table account_contact (
   balance_low_mail {text} not null default 'on' check (balance_low_mail in ('on', 'off')),
   balance_cap_mail {text} not null default 'on' check (balance_cap_mail in ('on', 'off')),
   balance_exhausted_mail {text} not null default 'on' check (balance_exhausted_mail in ('on', 'off')),
-  key_expiring_mail {text} not null default 'on' check (key_expiring_mail in ('on', 'off'))
+  key_expiring_mail {text} not null default 'on' check (key_expiring_mail in ('on', 'off')),
+  -- Of the owner, the e-mail address and the external id: without accents, each after a space (src/store/words.ts).
+  words {text} not null default ''
 ) {table};
 
 create unique index contact_by_external_id on account_contact (external_id) where external_id is not null;
 create index contact_by_email_prefix on account_contact (lower(email));
-create index contact_by_external_id_prefix on account_contact (lower(external_id));
 
 -- Sessions of the console and the portal, and codes that become one (docs/decisions/0068-sessions-have-two-secrets.md). A row has a hash
 -- of the secret in the cookie or the link, and never the secret itself.
@@ -545,6 +550,8 @@ create table person (
   -- Since then, `sub` is a pseudonym (docs/decisions/0084-erased-people.md).
   erased_ms {int},
   created_ms {int} not null,
+  -- Of name, e-mail address and `sub` (src/store/words.ts). An erased person has none.
+  words {text} not null default '',
   unique (issuer, sub),
   constraint account_was_linked_by_somebody check ((account is null) = (account_by is null))
 ) {table};

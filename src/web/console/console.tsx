@@ -14,7 +14,9 @@ import { OperatorsPage } from "./pages/operators.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { PeoplePage } from "./pages/people.tsx";
 import { PlansPage } from "./pages/plans.tsx";
+import { RequestPage } from "./pages/request.tsx";
 import { UsagePage } from "./pages/usage.tsx";
+import { Search } from "./search.tsx";
 
 const sections = [
   ["", "Overview"],
@@ -42,7 +44,8 @@ const words: SignInWords = {
 };
 
 export function Console({ arrival }: { arrival: Arrival | Joining | null }) {
-  return <WebApp words={words} sections={sections} arrival={arrival} Page={CurrentPage} />;
+  const search = <Search sections={sections} />;
+  return <WebApp words={words} sections={sections} arrival={arrival} Page={CurrentPage} search={search} />;
 }
 
 function CurrentPage({ place }: { place: Place }) {
@@ -51,6 +54,7 @@ function CurrentPage({ place }: { place: Place }) {
   if (section === "accounts" && id !== undefined) {
     return <AccountPage key={id} id={id} tab={tab ?? "overview"} place={place} />;
   }
+  if (section === "requests" && id !== undefined) return <RequestPage key={id} id={id} />;
   if (section === "people" && id === undefined) return <PeoplePage place={place} />;
   if (section === "links" && id === undefined) return <LinksPage place={place} />;
   if (section === "links" && id !== undefined) return <LinkPage key={id} id={id} />;

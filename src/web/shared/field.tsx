@@ -12,7 +12,7 @@ export interface FieldOf {
   /** As in the API, where it names a refused field: `spending_caps.credits`. */
   name: string;
   label: string;
-  kind?: "text" | "number" | "moment" | "select" | "choice" | "email" | "secret" | "file";
+  kind?: "text" | "number" | "moment" | "select" | "choice" | "email" | "file";
   hint?: string;
   initial?: string;
   isRequired?: boolean;
@@ -123,11 +123,10 @@ export function Field(props: {
             onChange={({ currentTarget: { files } }) => void files?.[0]?.text().then(change)}
           />
         </>
-      ) : kind === "moment" || kind === "secret" ? (
+      ) : kind === "moment" ? (
         <input
           {...shared}
-          type={kind === "moment" ? "datetime-local" : "password"}
-          autocomplete="off"
+          type="datetime-local"
           onInput={({ currentTarget }) => change(currentTarget.value)}
         />
       ) : (

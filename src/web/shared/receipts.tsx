@@ -1,4 +1,4 @@
-/** Receipts of finished requests in tables, and the buckets that paid for one. */
+/** The cost of a finished request in tables. */
 import type { Receipt } from "./types.ts";
 import { Amount } from "./values.tsx";
 
@@ -13,14 +13,4 @@ export function costCell(row: Receipt, decimals = 0) {
       )}
     </>
   );
-}
-
-/** Returns what each bucket paid, and what none could pay, in micro-credits. */
-export function paymentsOf(receipt: Receipt) {
-  return [
-    ["base", receipt.base_micro],
-    ["overage", receipt.overage_micro],
-    ["additional", receipt.additional_micro],
-    ["not paid", receipt.shortfall_micro],
-  ] as const;
 }

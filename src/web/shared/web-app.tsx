@@ -29,9 +29,11 @@ interface AppProps {
   sections: readonly (readonly [path: string, title: string, group?: string])[];
   arrival: Arrival | Joining | null;
   Page: ComponentType<{ place: Place }>;
+  /** In the bar. */
+  search?: ComponentChildren;
 }
 
-export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
+export function WebApp({ words, sections, arrival: first, Page, search }: AppProps) {
   const [arrival, setArrival] = useState(first);
   const [state, setState] = useState<SessionState>("unknown");
   const [session, setSession] = useState(0);
@@ -80,19 +82,19 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
   if (state === "signed-out") return <SignIn words={words} arrival={arrival} done={signedIn} />;
   return (
     <SessionCount.Provider value={session}>
-      <Frame who={who} sections={sections} Page={Page} leave={setState} />
+      <Frame who={who} sections={sections} Page={Page} search={search} leave={setState} />
       {state === "expired" && <SignIn words={words} arrival={null} isOverPage done={signedIn} />}
       <Toasts />
     </SessionCount.Provider>
   );
 }
 
-interface FrameProps extends Pick<AppProps, "sections" | "Page"> {
+interface FrameProps extends Pick<AppProps, "sections" | "Page" | "search"> {
   who: Session | null;
   leave(how: Leaving): void;
 }
 
-function Frame({ who, sections, Page, leave }: FrameProps) {
+function Frame({ who, sections, Page, search, leave }: FrameProps) {
   const place = usePlace();
   const section = place.parts[0] ?? "";
   // The tabs of an account are one page.
@@ -115,6 +117,7 @@ function Frame({ who, sections, Page, leave }: FrameProps) {
       </a>
       <header class="top">
         <Brand />
+        {search}
         <button
           type="button"
           class="toggle"

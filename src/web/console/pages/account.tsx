@@ -80,14 +80,8 @@ function MissingAccount({ id }: { id: string }) {
     <>
       <PageHead title="This account does not exist" above={<Link to={pathTo("accounts")}>Accounts</Link>} />
       <Empty>
-        <p>
-          There is no account <code>{id}</code>. Its id may be mistyped: ids are in lower case, and accounts
-          are never renamed or deleted.
-        </p>
-        <p>
-          <Link to={`${pathTo("accounts")}?${new URLSearchParams({ search: id })}`}>Search for “{id}”</Link>,
-          or <Link to={pathTo("accounts")}>show all accounts</Link>.
-        </p>
+        There is no account <code>{id}</code>. Its id may be mistyped: accounts are never renamed or deleted.
+        <Link to={`${pathTo("accounts")}?${new URLSearchParams({ search: id })}`}>Search for “{id}”</Link>
       </Empty>
     </>
   );

@@ -1,6 +1,6 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 
-import { useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { accountFilters, openAccount } from "../../../actions/accounts.ts";
 import { inputsOf, jsonIn, withOptions, withoutNulls } from "../../shared/action-fields.ts";
 import { ApiError, apiPath, create, get } from "../../shared/api.ts";
@@ -8,7 +8,7 @@ import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
-import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
+import { go, Link, type Place, pathTo } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -16,7 +16,6 @@ import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { Account, ListedAccount, Plan } from "../types.ts";
 import { importFile, manyAccounts } from "./accounts-many.tsx";
-import { LookUpKey } from "./key-lookup.tsx";
 
 const columns = columnsOf(
   "account",
@@ -49,22 +48,18 @@ const columns = columnsOf(
 );
 
 const actions: readonly ListAction[] = [
-  { title: "Find a key", dialog: (close) => <LookUpKey close={close} /> },
   importFile,
   { title: "Open an account", isPrimary: true, dialog: (close) => <OpenAccount close={close} /> },
 ];
 
 export function AccountsPage({ place }: { place: Place }) {
-  const { query } = place;
-  const search = query.get("search") ?? "";
-  const isFiltered = ["search", ...accountFilters.map(({ name }) => name)].some((name) => query.has(name));
+  const isFiltered = accountFilters.some(({ name }) => place.query.has(name));
   return (
     <ResourceList<ListedAccount>
       place={place}
       path="/admin/accounts"
       limit={50}
       filters={accountFilters}
-      query={{ search: search || null }}
       caption="Accounts"
       columns={columns}
       actions={actions}
@@ -83,38 +78,10 @@ export function AccountsPage({ place }: { place: Place }) {
       frame={(buttons, list) => (
         <>
           <PageHead title="Accounts">{buttons}</PageHead>
-          <Search key={search} search={search} />
           {list}
         </>
       )}
     />
-  );
-}
-
-function Search({ search }: { search: string }) {
-  const [text, setText] = useState(search);
-  return (
-    <search>
-      <form
-        class="filters"
-        onSubmit={(event) => {
-          event.preventDefault();
-          go(withParameters({ search: text.trim(), after: null }));
-        }}
-      >
-        <label class="grow" for="search">
-          <span class="hidden">Search for an id, e-mail, external id or owner</span>
-          <input
-            id="search"
-            type="search"
-            placeholder="Id, e-mail, external id or owner"
-            value={text}
-            onInput={({ currentTarget }) => setText(currentTarget.value)}
-          />
-        </label>
-        <button type="submit">Search</button>
-      </form>
-    </search>
   );
 }
 

@@ -89,7 +89,10 @@ export function PeoplePage({ place }: { place: Place }) {
       place={place}
       path={apiPath("people")}
       limit={100}
-      filters={[{ name: "account", label: "Account" }]}
+      filters={[
+        { name: "search", label: "Search" },
+        { name: "account", label: "Account" },
+      ]}
       caption="People"
       columns={columnsOf("person", "name email role account seen_at suspended_at", personCells)}
       rowActions={{
@@ -97,7 +100,7 @@ export function PeoplePage({ place }: { place: Place }) {
         actions: changes,
       }}
       actions={[add]}
-      empty={place.query.get("account") ? "No person has this account." : "There is no person."}
+      empty={place.query.size > 0 ? "No person is like this." : "There is no person."}
       frame={(buttons, list) => (
         <>
           <PageHead title="People">{buttons}</PageHead>

@@ -3,19 +3,20 @@
 import { useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { apiPath } from "../../shared/api.ts";
+import { Charge } from "../../shared/charge.tsx";
+import { Dialog } from "../../shared/form-dialog.tsx";
 import { keyTitle } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { LiveMark } from "../../shared/live.tsx";
 import { PeriodPicker } from "../../shared/period.tsx";
 import { costCell } from "../../shared/receipts.tsx";
+import { endingCell } from "../../shared/request-state.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Receipt } from "../../shared/types.ts";
 import { useKeys } from "../key-names.ts";
-import { endingCell } from "../request-state.tsx";
 import { useModels } from "../use-models.ts";
-import { Charge } from "./charge.tsx";
 import { RefusedRequests, refusedPath } from "./refused.tsx";
 import { RunningRequests, useRunning } from "./running.tsx";
 
@@ -26,6 +27,7 @@ const all = ["", "all"] as const;
 
 export function RequestsPage({ place }: { place: Place }) {
   const [opened, setOpened] = useState<Receipt | null>(null);
+  const close = () => setOpened(null);
   const [model, key] = ["model", "key"].map((name) => place.query.get(name));
   const live = useRunning();
   const period = useOpenPeriod(place, daysDefault);
@@ -110,7 +112,14 @@ export function RequestsPage({ place }: { place: Place }) {
         </>
       )}
       {opened !== null && (
-        <Charge of={opened} keyName={names.get(opened.key) ?? opened.key} close={() => setOpened(null)} />
+        <Dialog title="Cost of a request" cancel={close}>
+          <Charge of={opened} keyName={names.get(opened.key) ?? opened.key} />
+          <div class="buttons">
+            <button type="button" class="primary" onClick={close}>
+              Close
+            </button>
+          </div>
+        </Dialog>
       )}
     </>
   );

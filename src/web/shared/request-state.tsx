@@ -1,6 +1,6 @@
 /** The state in which a request ended, and what it means for its cost. */
-import type { Receipt } from "../shared/types.ts";
-import { Badge } from "../shared/values.tsx";
+import type { Receipt } from "./types.ts";
+import { Badge } from "./values.tsx";
 
 const endings: Readonly<Record<string, readonly [state: string, tone: string, meaning: string]>> = {
   stop: ["finished", "good", "The model finished its answer."],

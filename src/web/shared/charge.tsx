@@ -1,12 +1,10 @@
 /** Why a request cost what it cost: tokens x price = credits, and the buckets that paid. */
-import { Dialog } from "../../shared/form-dialog.tsx";
-import { wholeNumber } from "../../shared/numbers.ts";
-import { paymentsOf } from "../../shared/receipts.tsx";
-import { columnsOf, factsOf, Table } from "../../shared/table.tsx";
-import { exactTime } from "../../shared/times.ts";
-import type { Receipt } from "../../shared/types.ts";
-import { Amount, Facts } from "../../shared/values.tsx";
-import { endingCell, explainEnding } from "../request-state.tsx";
+import { wholeNumber } from "./numbers.ts";
+import { endingCell, explainEnding } from "./request-state.tsx";
+import { columnsOf, factsOf, Table } from "./table.tsx";
+import { exactTime } from "./times.ts";
+import type { Receipt } from "./types.ts";
+import { Amount, Facts } from "./values.tsx";
 
 interface Line {
   name: string;
@@ -15,22 +13,15 @@ interface Line {
   price: number;
 }
 
-const paying = {
-  base: "Base credits",
-  overage: "Overage credits",
-  additional: "Additional credits",
-  "not paid": "Not paid: the account had no more credits",
-};
-
-interface ChargeProps {
-  of: Receipt;
-  keyName: string;
-  close(): void;
-}
-
-export function Charge({ of: receipt, keyName, close }: ChargeProps) {
+export function Charge({ of: receipt, keyName }: { of: Receipt; keyName: string }) {
+  const payments = [
+    ["Base credits", receipt.base_micro],
+    ["Overage credits", receipt.overage_micro],
+    ["Additional credits", receipt.additional_micro],
+    ["Not paid: the account had no more credits", receipt.shortfall_micro],
+  ] as const;
   return (
-    <Dialog title="Cost of a request" cancel={close}>
+    <>
       <div class="intro">
         {endingCell(receipt)} {explainEnding(receipt)}
         {receipt.estimated && " The token counts are estimated, because the server reported none."}
@@ -64,9 +55,9 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
       />
       <h3>Paid by</h3>
       <Facts
-        rows={paymentsOf(receipt)
+        rows={payments
           .filter(([, micro]) => micro !== 0)
-          .map(([name, micro]) => [paying[name], <Amount key={name} micro={micro} />] as const)}
+          .map(([name, micro]) => [name, <Amount key={name} micro={micro} />] as const)}
       />
       {receipt.cost_micro === 0 && <p class="quiet">The request cost nothing.</p>}
       {receipt.memo_micro > 0 && (
@@ -84,12 +75,7 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
           }),
         )}
       />
-      <div class="buttons">
-        <button type="button" class="primary" onClick={close}>
-          Close
-        </button>
-      </div>
-    </Dialog>
+    </>
   );
 }
 
