@@ -121,6 +121,25 @@ const shots: readonly Shot[] = [
   { name: "account-usage", path: "/accounts/ada/usage", service: "month" },
   { name: "account-receipts", path: "/accounts/ada/receipts", service: "month" },
   { name: "account-receipts-empty", path: "/accounts/default/receipts", service: "empty" },
+  {
+    name: "search",
+    path: "",
+    service: "month",
+    async act(page) {
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("ada");
+      await page.getByRole("dialog").getByRole("group", { name: "Accounts" }).waitFor();
+    },
+  },
+  {
+    name: "one-request",
+    path: "/accounts/ada/receipts",
+    service: "month",
+    async act(page) {
+      await page.locator("td a[href*='/requests/']").first().click();
+      await page.getByRole("heading", { name: "Paid by" }).waitFor();
+    },
+  },
   { name: "account-journal", path: "/accounts/ada/journal", service: "month" },
   { name: "overview", path: "", service: "month", picture: "body" },
   {

@@ -32,12 +32,13 @@ export function TopUp({ account: { id }, close }: Props) {
   );
 }
 
-export function AdjustCredits({ account: { id }, close }: Props) {
+export function AdjustCredits({ account: { id }, initial = {}, close }: Props & { initial?: Values }) {
   return (
     <ActionDialog
       action={adjustCredits}
       target={{ account: id }}
       subject={id}
+      initial={initial}
       preview={async ({ credits }) => {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
         const before = balances.additional.credits;

@@ -38,7 +38,11 @@ export function AccountReceipts({ account: { id: account }, place }: AccountTabP
           "receipt",
           "finished_at request_id cost_micro model ending prompt_tokens cached_tokens completion_tokens key",
           {
-            request_id: ({ request_id: id }: Receipt) => <Link to={pathTo("requests", id)}>{id}</Link>,
+            request_id: ({ request_id: id }: Receipt) => (
+              <span class="id" title={id}>
+                <Link to={pathTo("requests", id)}>{id}</Link>
+              </span>
+            ),
             cost_micro: costCell,
             ending: endingCell,
             key: ({ key }: Receipt) => <span title={key}>{nameOf(key) ?? <code>{key}</code>}</span>,

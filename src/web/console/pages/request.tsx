@@ -1,8 +1,6 @@
 /** One finished request: why it cost what it cost, whose it is, and credits that make up for it. */
 import { useState } from "preact/hooks";
-import { adjustCredits } from "../../../actions/credits.ts";
 import { creditsIn } from "../../../units.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { Charge } from "../../shared/charge.tsx";
 import { keyTitle } from "../../shared/key-values.tsx";
@@ -12,6 +10,7 @@ import { Empty, Shown } from "../../shared/states.tsx";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import type { Account } from "../types.ts";
+import { AdjustCredits } from "./account-credits.tsx";
 
 export function RequestPage({ id: typed }: { id: string }) {
   const id = typed.replace(/^chatcmpl-/, "");
@@ -57,10 +56,8 @@ export function RequestPage({ id: typed }: { id: string }) {
         }
       </Shown>
       {isGiving && account && (
-        <ActionDialog
-          action={adjustCredits}
-          target={{ account: account.id }}
-          subject={account.id}
+        <AdjustCredits
+          account={account}
           initial={{
             credits: String(Math.max(credits, 1)),
             reason: `Request ${id}`,
