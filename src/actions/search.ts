@@ -20,7 +20,13 @@ export const search = action({
   role: "viewer",
   input: {
     text: text(rules.note, { about: "the beginning of an id, or of words of a name or an address" }),
-    limit: optional(number({ min: 1, max: 20 }, "a whole number", { note: ", of each kind (default 5)" })),
+    limit: optional(
+      number({ min: 1, max: 20 }, "a whole number", {
+        note: ", of each kind (default 5)",
+        option: "--limit <rows>",
+        about: "rows of each kind (default: 5)",
+      }),
+    ),
   },
   check: ({ text }) =>
     isSecret(text)

@@ -70,7 +70,6 @@ const lists = [
   "account journal",
   "key list",
   "balance",
-  "find",
   "requests list",
   "credits payments",
   "credits report",

@@ -64,7 +64,7 @@ describe("the command line", () => {
   test("help of the program lists all commands in groups and explains exit codes", async () => {
     const { stdout } = await ledger.inkwell("--help");
     const service = ["serve", "console", "chat", "models", "config", "reload", "requests", "events"];
-    const commands = [...service, "account", "key", "credits", "balance", "usage", "plans"];
+    const commands = [...service, "find", "account", "key", "credits", "balance", "usage", "plans"];
     assert.deepEqual(named(stdout), [
       ...commands,
       "person",
@@ -115,7 +115,7 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 71);
+    assert.equal(seen.length, 72);
     assert.ok(examples > 30, `${examples} examples`);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
