@@ -51,9 +51,7 @@ export const listAccounts = view({
   input: {
     ...pageFields,
     search: optional(
-      text(rules.contact, {
-        about: "only accounts whose id, owner, e-mail or external id begin with this text or its words",
-      }),
+      text(rules.contact, { about: "only accounts whose id, owner, e-mail or external id begins with this" }),
     ),
     external_id: optional(text(rules.contact, { about: "only the account with this external id" })),
     plan: optional(text(rules.name, { about: "only accounts on this plan" })),
@@ -102,11 +100,7 @@ export const listPeople = view({
   input: {
     ...pageFields,
     account: optional({ ...accountId, option: "--account <account>", about: "only people of this account" }),
-    search: optional(
-      text(rules.contact, {
-        about: "only people whose id begins with this text, or whose name, e-mail and sub have its words",
-      }),
-    ),
+    search: optional(text(rules.contact, { about: "only people whose id, name or e-mail begins with this" })),
   },
 });
 
