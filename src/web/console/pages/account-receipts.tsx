@@ -15,13 +15,11 @@ const filters: readonly Filter[] = [
   { name: "key", label: "Key id" },
 ];
 
-/** Keys whose names are shown. Others are shown by their ids. */
-const keysMax = 500;
-
 export function AccountReceipts({ account: { id: account }, place }: AccountTabProps) {
   const { from, to } = useOpenPeriod(place, 30);
+  // Further keys are shown by their ids.
   const keys = useLoaded(`keys of ${account}`, (signal) =>
-    get<Page<Key>>(apiPath("accounts", account, "keys"), { limit: keysMax }, signal),
+    get<Page<Key>>(apiPath("accounts", account, "keys"), { limit: 500 }, signal),
   );
   const nameOf = (id: string) => keys.value?.data.find((key) => key.id === id)?.name ?? null;
   return (
@@ -39,9 +37,9 @@ export function AccountReceipts({ account: { id: account }, place }: AccountTabP
           "finished_at request_id cost_micro model ending prompt_tokens cached_tokens completion_tokens key",
           {
             request_id: ({ request_id: id }: Receipt) => (
-              <span class="id" title={id}>
-                <Link to={pathTo("requests", id)}>{id}</Link>
-              </span>
+              <Link class="id" to={pathTo("requests", id)}>
+                {id}
+              </Link>
             ),
             cost_micro: costCell,
             ending: endingCell,

@@ -58,11 +58,7 @@ export function RequestPage({ id: typed }: { id: string }) {
       {isGiving && account && (
         <AdjustCredits
           account={account}
-          initial={{
-            credits: String(Math.max(credits, 1)),
-            reason: `Request ${id}`,
-            request_id: credits === 0 ? "" : id,
-          }}
+          initial={{ credits: `${credits || 1}`, reason: `Request ${id}`, request_id: credits ? id : "" }}
           close={(isDone) => {
             setGiving(false);
             if (isDone) request.reload();
