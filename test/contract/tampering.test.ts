@@ -29,7 +29,7 @@ const states: Readonly<Record<string, readonly string[]>> = {
     "metered_tokens",
     "reasoning_tokens",
   ],
-  api_key: ["last_four", "last_used_ms", "requests_tat_ms", "tokens_tat_ms", "tokens_limit"],
+  api_key: ["last_four", "words", "last_used_ms", "requests_tat_ms", "tokens_tat_ms", "tokens_limit"],
   usage_summed: ["id"],
   clock: ["id", "elapsed_ms", "ledger_ms", "accepted_ms"],
 };
