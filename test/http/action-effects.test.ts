@@ -230,6 +230,8 @@ function isOfLedger(action: ActionTexts): boolean {
   const isInvitation = action.id === accounts.inviteAccount.id || action.id === links.createLink.id;
   return (
     isChange(action) &&
+    // Those of many accounts have no command: see many-accounts.test.ts.
+    !("accounts" in action.input) &&
     !isOfPerson &&
     !isInvitation &&
     ["account", "key", "plan"].some((name) => name in action.input)
