@@ -287,6 +287,7 @@ test("every change has the same result over HTTP and by the command line, and co
         ...row,
         operation: operation !== null,
         by: String(row.by).startsWith("command_line:") ? "owner" : row.by,
+        sentence: String(row.sentence).replace(/^.+ \(command line\)/, "The owner"),
         outcome: null,
       })),
     ),

@@ -20,6 +20,7 @@ test("a new account has full buckets and windows that start with it", async () =
   assert.deepEqual(await viewOf(await bench(small)), {
     plan: "small",
     limits: {},
+    limitsLeft: [],
     nextPlan: null,
     state: "active",
     endsMs: null,
