@@ -44,6 +44,25 @@ test("finds an account by its owner, and says what to do if there is none", asyn
   await page.getByRole("link", { name: "ada", exact: true }).waitFor();
 });
 
+test("what is typed into a filter stays when the list is loaded meanwhile", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/accounts");
+  const held = Promise.withResolvers<void>();
+  await page.route(/low_balance=true/, async (route) => {
+    await held.promise;
+    await route.continue();
+  });
+  await page.getByLabel("almost used up").check();
+  await page.getByRole("searchbox").fill("lovelace");
+  const loading = page.waitForResponse(/low_balance=true/);
+  held.resolve();
+  await loading;
+  await page.getByText("No account fits this search.").waitFor();
+  assert.equal(await page.getByRole("searchbox").inputValue(), "lovelace");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/search=lovelace/);
+});
+
 releaseTest("suspends an account, whose key is then refused, and resumes it", async (visit) => {
   const { page, service } = visit;
   await service.call("POST", "/admin/accounts", { id: "paused", plan: "student" });

@@ -4,7 +4,7 @@
  * shared.
  */
 import { type ComponentChildren, type ComponentType, Fragment } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { get, type Query } from "./api.ts";
 import { useChoice } from "./choice.tsx";
 import { Options } from "./options.tsx";
@@ -208,6 +208,11 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
 
 function FilterInput({ of: filter, value }: { of: Filter; value: string }) {
   const { name, label, isLabelHidden = false, options, as } = filter;
+  const input = useRef<HTMLInputElement>(null);
+  // Not at each rendering: the list may be loaded while somebody types.
+  useLayoutEffect(() => {
+    if (input.current !== null) input.current.value = value;
+  }, [value]);
   const set = (text: string) => go(withParameters({ [name]: text.trim(), after: null }));
   if (as === "link") {
     return (
@@ -239,7 +244,7 @@ function FilterInput({ of: filter, value }: { of: Filter; value: string }) {
         <input
           id={name}
           type="search"
-          value={value}
+          ref={input}
           onChange={({ currentTarget }) => set(currentTarget.value)}
         />
       ) : (
