@@ -1,4 +1,4 @@
-/** What is left now of each limit of the plan and of a key, as the holder of the key sees it. */
+/** The limits of a plan and a key, with how much of each is left now. Holders of keys see them. */
 import Type, { type Static } from "typebox";
 import type { BalanceView } from "../ledger/balance.ts";
 import { limitsLeft } from "../ledger/rates.ts";

@@ -51,7 +51,7 @@ interface ActionDependencies {
   actor: Actor;
   /** The zone of the configuration, for local days. */
   timezone(): string;
-  /** What credits cost, for reports. Default: nothing in money. */
+  /** The price of credits, for reports. Default: reports have no money. */
   currency?(): Currency | null;
   /** The operator token. */
   token(): Promise<string>;
@@ -67,7 +67,7 @@ interface ActionDependencies {
   tell?: TellAccess | undefined;
 }
 
-/** Until somebody comes, the link waits for its use, or has ended. */
+/** `invited` and `lapsed`: nobody has used the link. A lapsed one has ended. */
 export const invitationStates = ["invited", "lapsed", "joined", "used"] as const;
 
 /** An account of a list. The balance is null if it cannot be read, for this reason. */

@@ -39,8 +39,8 @@ export const refusalWords: Readonly<Record<CallerCode, Words>> = {
   ],
   model_not_found: ["request", "There is no such model. Use one that the page Models lists."],
   content_filter: ["model", "The moderation of the model refused the messages. Change them."],
-  missing_person: ["front end", "The program did not say for whom it asks. Tell its operator."],
-  unknown_person: ["front end", "The person behind the program has no account here. Ask the operator."],
+  missing_person: ["front end", "The program did not name the person who uses it. Tell its operator."],
+  unknown_person: ["front end", "The person who uses the program has no account here. Ask the operator."],
   missing_api_key: ["key", "The request had no key. Send one."],
   invalid_api_key: ["key", "The key was revoked, replaced or had expired. Use another one."],
   insufficient_credits: [

@@ -88,7 +88,7 @@ function doublesIn(rows: readonly ImportRow[]): Fault[] {
 }
 
 function linesIn(text: string, of: string): Line[] {
-  // What reads bytes as text puts it in the place of those that are none.
+  // A decoder puts this character in the place of bytes that are not UTF-8.
   if (text.includes("\uFFFD")) throw new OperatorError(`${of} is not UTF-8. Save it as "CSV UTF-8".`);
   try {
     const lines: Line[] = [];

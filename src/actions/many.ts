@@ -1,6 +1,6 @@
 /**
- * What operators do with many accounts at once: each row is applied by itself, and says what
- * became of it. Pages bundle this file.
+ * Actions of operators on many accounts at once. Each row is applied by itself and has a result of
+ * its own. Pages bundle this file.
  */
 import * as rules from "../accounts/value-rules.ts";
 import { grouped } from "../units.ts";
@@ -10,7 +10,7 @@ import { addCredits } from "./credits.ts";
 import { choice, type Field, flag, optional } from "./field.ts";
 import { pageFields } from "./page-fields.ts";
 
-/** What became of a row, or would. */
+/** The result of a row, also of one that is only checked. */
 interface RowJson {
   result: string;
   /** Credits that it adds. */
@@ -25,7 +25,7 @@ interface RowsJson {
 const accountsMax = 1_000;
 const hidden = { isShown: () => false };
 
-/** Which rows, and whether they are only checked. Forms do not show it. */
+/** They choose rows, and whether these are only checked. Forms do not show them. */
 const ofRows = {
   dry_run: optional(flag({ ...hidden, about: "check everything, and change nothing" })),
   limit: { ...pageFields.limit, ...hidden },

@@ -62,7 +62,7 @@ export async function importFile(cli: Cli, path: string, options: CommandOptions
 function readRows(path: string): ImportRow[] {
   let text: string;
   try {
-    // Bytes that are no text become U+FFFD, which is refused.
+    // The decoder marks bytes that are not UTF-8, and importRowsIn refuses the marks.
     text = new TextDecoder().decode(readFileSync(path));
   } catch (error) {
     throw new OperatorError(`${path} cannot be read: ${messageOf(error)}.`, error);

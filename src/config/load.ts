@@ -149,7 +149,7 @@ function readConfig(root: Section) {
     database,
     /** Days of reports, and windows of the calendar unless a plan has its own. */
     timezone,
-    /** What credits cost, for reports. Null: they have no price in money. */
+    /** The price of credits, for reports. Null: reports have no money. */
     currency: root.optionalSection("currency", (section) => ({
       code: section.value("code", kind.currency),
       priceMicro: section.value("credits_1000", kind.money),

@@ -178,7 +178,7 @@ const scenarios: readonly (readonly [sentence: string, ToldChange])[] = [
     "Ada erased the data of person_1",
     change("person", { subject: "person_1", before: {}, after: { erased: true } }),
   ],
-  // What was erased is said no more.
+  // The values of a change are erased with the person, and the sentence names none of them.
   ["Ada changed person_1", change("person", { subject: "person_1" })],
   [
     "Ada invited the holder of m.muller to the portal, until 2027-01-01 00:00Z",

@@ -57,7 +57,7 @@ export interface AdminDependencies {
   reload(by: string): Promise<ReloadReport>;
   /** The zone of the configuration, for local days. */
   timezone(): string;
-  /** What credits cost, for reports. Default: nothing in money. */
+  /** The price of credits, for reports. Default: reports have no money. */
   currency?(): Currency | null;
   /** Whole credits that support may give in a day. */
   supportCredits?(): Credits;
