@@ -19,7 +19,7 @@ import {
 } from "./change-log.ts";
 import { pageSize } from "./conditions.ts";
 import type { SqlConnections } from "./queries.ts";
-import { insertOf, type SqlDialect, type SqlStatement } from "./sql.ts";
+import { insertOf, parametersOf, type SqlDialect, type SqlStatement } from "./sql.ts";
 import { tableOf, type Value } from "./table.ts";
 import { changeLogTable } from "./tables.ts";
 
@@ -71,7 +71,7 @@ export function changeLogOn({ find, findPage, write }: SqlConnections, { paramet
     },
     async names(ids) {
       if (ids.length === 0) return new Map();
-      const list = ids.map((_, index) => parameter(index + 1)).join(", ");
+      const list = parametersOf(ids, parameter);
       const named = ["api_key", "operator_key", "link"].map(
         (from) => `select id, name from ${from} where id in (${list}) and name is not null`,
       );

@@ -14,7 +14,7 @@ import {
   type ServiceEvent,
 } from "./events.ts";
 import type { SqlConnections } from "./queries.ts";
-import type { SqlDialect, SqlStatement } from "./sql.ts";
+import { type SqlDialect, type SqlStatement, textOrNull } from "./sql.ts";
 import { deliveryTable, eventTable } from "./tables.ts";
 
 const rowsMax = 1000;
@@ -181,7 +181,7 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
         dead: Number(dead),
         failing: Number(failing),
         nextMs: nextMs === null ? null : Number(nextMs),
-        problem: problem === null ? null : String(problem),
+        problem: textOrNull(problem),
       }));
     },
 
@@ -203,7 +203,7 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
       return rows.map(([account, id, name, expiresMs]) => ({
         account: String(account),
         id: String(id),
-        name: name === null ? null : String(name),
+        name: textOrNull(name),
         expiresMs: Number(expiresMs),
       }));
     },

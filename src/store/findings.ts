@@ -4,7 +4,7 @@
  * its own table; receipts are found by their ids alone (docs/decisions/0110-one-search.md).
  */
 import { Conditions, pageSize } from "./conditions.ts";
-import { inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
+import { inLowerCase, type SqlDialect, type SqlStatement, textOrNull } from "./sql.ts";
 import { type Finding, type FindingsQuery, findingKinds } from "./store.ts";
 import { wordsIn } from "./words.ts";
 
@@ -89,16 +89,15 @@ export function findingOf([
   amount,
   atMs,
 ]: readonly unknown[]): Finding {
-  const textOf = (cell: unknown) => (cell === null ? null : String(cell));
   const found = findingKinds.find((each) => each === kind);
   if (found === undefined) throw new Error(`a search has found the kind ${String(kind)}`);
   return {
     kind: found,
     id: String(id),
-    account: textOf(account),
-    name: textOf(name),
-    email: textOf(email),
-    detail: textOf(detail),
+    account: textOrNull(account),
+    name: textOrNull(name),
+    email: textOrNull(email),
+    detail: textOrNull(detail),
     amountMicro: amount === null ? null : Number(amount),
     atMs: Number(atMs),
   };

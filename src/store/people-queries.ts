@@ -5,16 +5,9 @@ import { Conditions } from "./conditions.ts";
 import { beginsWith, hasWords, withPrefix } from "./findings.ts";
 import type { KeptPlans } from "./kept-plans.ts";
 import { addressKey, byLink } from "./links.ts";
-import {
-  accountOfPerson,
-  erasedSub,
-  type FoundHolder,
-  factNames,
-  type PeopleStore,
-  type PersonRow,
-} from "./people.ts";
+import { accountOfPerson, erasedSub, type FoundHolder, type PeopleStore, type PersonRow } from "./people.ts";
 import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
-import { inLowerCase, insertOnce, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
+import { inLowerCase, insertOnce, isOpenAccount, lockAccount, parametersOf, type SqlDialect } from "./sql.ts";
 import type { Value } from "./table.ts";
 import { personFactsTable, personTable, wordsOfPerson } from "./tables.ts";
 
@@ -26,14 +19,12 @@ export function peopleQueriesOn(
   const p = dialect.parameter;
   const columns = personTable.list();
   const rowsOf = (rows: readonly (readonly unknown[])[]) => rows.map((cells) => personTable.rowOf(cells));
-  const setFacts = `update person set ${personFactsTable.columns
-    .map(({ name }, index) => `${name} = ${p(index + 1)}`)
-    .join(
-      ", ",
-    )}, words = ${p(2 * factNames.length + 2)} where id = ${p(factNames.length + 1)} and erased_ms is null
-    and ${personFactsTable.columns
-      .map(({ name }, index) => `${name} is not distinct from ${p(factNames.length + 2 + index)}`)
-      .join(" and ")} returning id`;
+  const factColumns = personFactsTable.columns.map(({ name }) => name);
+  const set = [...factColumns, "words"].map((name, index) => `${name} = ${p(index + 1)}`);
+  const idAt = set.length + 1;
+  const asRead = factColumns.map((name, index) => `${name} is not distinct from ${p(idAt + 1 + index)}`);
+  const setFacts = `update person set ${set.join(", ")}
+    where id = ${p(idAt)} and erased_ms is null and ${asRead.join(" and ")} returning id`;
   const link = `update person set account = ${p(1)}, account_by = ${p(2)}
     where id = ${p(3)} and account is null and erased_ms is null`;
   const suspend = `update person set suspended_ms = ${p(1)} where id = ${p(2)} and suspended_ms is null
@@ -79,8 +70,7 @@ export function peopleQueriesOn(
 
   async function people(ids: readonly string[]): Promise<PersonRow[]> {
     if (ids.length === 0) return [];
-    const list = ids.map((_, index) => p(index + 1)).join(", ");
-    const text = `select ${columns} from person where id in (${list})`;
+    const text = `select ${columns} from person where id in (${parametersOf(ids, p)})`;
     return rowsOf(await find("lookups", { text, values: ids }));
   }
 
@@ -109,7 +99,7 @@ export function peopleQueriesOn(
 
     async findHolders(ids) {
       if (ids.length === 0) return [];
-      return await holders(`p.id in (${ids.map((_, index) => p(index + 1)).join(", ")})`, ids);
+      return await holders(`p.id in (${parametersOf(ids, p)})`, ids);
     },
 
     async person(id) {
@@ -140,9 +130,9 @@ export function peopleQueriesOn(
         `select 1 from person where id = ${bound(id)} and erased_ms is null and seen_ms = ${bound(facts.seenMs)}
           and role_rule is not distinct from ${bound(facts.roleRule)}`;
       const log = change === null ? [] : [logIf(change, isSet, dialect)];
-      const values = [...personFactsTable.valuesOf(facts), id, ...personFactsTable.valuesOf(read)];
-      const set = { text: setFacts, values: [...values, wordsOfPerson({ ...read, ...facts })] };
-      return (await write(set, ...log)).length === 1;
+      const set = [...personFactsTable.valuesOf(facts), wordsOfPerson({ ...read, ...facts })];
+      const values = [...set, id, ...personFactsTable.valuesOf(read)];
+      return (await write({ text: setFacts, values }, ...log)).length === 1;
     },
 
     async linkPerson(id, { account, by, isFirst }, change) {

@@ -19,7 +19,7 @@ import type { KeptPlans } from "./kept-plans.ts";
 import { paymentPeriodOf, paymentPeriodsSql } from "./payment-report.ts";
 import { accountsOnPlansOf, countAccounts, readEpoch } from "./plans.ts";
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
-import type { SqlDialect, SqlStatement } from "./sql.ts";
+import { parametersOf, type SqlDialect, type SqlStatement } from "./sql.ts";
 import type { FoundKey, Receipt, Store, UsageQuery } from "./store.ts";
 import {
   accountStandingTable,
@@ -164,8 +164,7 @@ export function queriesOn(
 
     async findKeys(hashes) {
       if (hashes.length === 0) return [];
-      const list = hashes.map((_, index) => p(index + 1)).join(", ");
-      const text = `${keyOfAccount} where k.hash in (${list})`;
+      const text = `${keyOfAccount} where k.hash in (${parametersOf(hashes, p)})`;
       const rows = await find("lookups", { text, values: hashes });
       return await Promise.all(rows.map(found));
     },

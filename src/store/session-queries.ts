@@ -6,7 +6,7 @@
 
 import type { SqlConnections } from "./queries.ts";
 import { rowsPerOwnerMax, type SessionStore } from "./sessions.ts";
-import { insertOf, type SqlDialect } from "./sql.ts";
+import { insertOf, parametersOf, type SqlDialect } from "./sql.ts";
 import { sessionTable } from "./tables.ts";
 
 export function sessionQueriesOn(
@@ -32,8 +32,7 @@ export function sessionQueriesOn(
 
     async sessions(hashes) {
       if (hashes.length === 0) return [];
-      const list = hashes.map((_, index) => p(index + 1)).join(", ");
-      const text = `select ${sessionTable.list()} from session where hash in (${list})`;
+      const text = `select ${sessionTable.list()} from session where hash in (${parametersOf(hashes, p)})`;
       return (await find("lookups", { text, values: hashes })).map((cells) => sessionTable.rowOf(cells));
     },
 

@@ -23,6 +23,16 @@ export interface SqlDialect {
   forUpdate: "" | " for update";
 }
 
+/** The parameters of a list of values, from the first on. */
+export function parametersOf(values: readonly unknown[], parameter: SqlDialect["parameter"]): string {
+  return values.map((_, index) => parameter(index + 1)).join(", ");
+}
+
+/** Reads a cell of text that can be null. */
+export function textOrNull(cell: unknown): string | null {
+  return cell === null ? null : String(cell);
+}
+
 /**
  * Returns a text as SQL's `lower` returns a column, on both databases: only A to Z have another
  * case. PostgreSQL would change a parameter by the rules of its locale.
@@ -64,9 +74,8 @@ export function answerOf<Rows>(statements: readonly SqlStatement[], rows: readon
 
 /** Inserts a row. */
 export function insertOf<R>(table: Table<R>, row: R, parameter: SqlDialect["parameter"]): SqlStatement {
-  const marks = table.columns.map((_, index) => parameter(index + 1)).join(", ");
   return {
-    text: `insert into ${table.name} (${table.list()}) values (${marks})`,
+    text: `insert into ${table.name} (${table.list()}) values (${parametersOf(table.columns, parameter)})`,
     values: table.valuesOf(row),
   };
 }

@@ -5,6 +5,7 @@
 
 import { type EpochMs, hourMs } from "../units.ts";
 import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
+import { textOrNull } from "./sql.ts";
 import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
 
 /** The longest graph, and one more day: a step of the summing may be late. */
@@ -71,5 +72,5 @@ export function usageHoursSql(query: UsageHoursQuery & OfFrontEnd, parameter: (n
 /** Returns the row of `usageHoursSql`. */
 export function usageHourOf(cells: readonly unknown[]): UsageHour {
   const [hour, model] = cells;
-  return { hour: Number(hour), model: model === null ? null : String(model), ...sumIn(cells, 2) };
+  return { hour: Number(hour), model: textOrNull(model), ...sumIn(cells, 2) };
 }

@@ -14,7 +14,7 @@ import { invariant } from "../errors.ts";
 import { isTimezone } from "../ledger/windows.ts";
 import type { EpochMs } from "../units.ts";
 import type { FaultyRow } from "./audit-report.ts";
-import type { SqlDialect, SqlStatement } from "./sql.ts";
+import { type SqlDialect, type SqlStatement, textOrNull } from "./sql.ts";
 import { type Day, dayExpression, lastEndedDay } from "./usage-days.ts";
 import { firstKeptHour, type Hour, hourOfCharge } from "./usage-hours.ts";
 import { measured, measures } from "./usage-measures.ts";
@@ -48,7 +48,7 @@ export function usageStateOf(cells: readonly unknown[] | undefined): UsageState 
   return {
     through: Number(through),
     finalDay: Number(finalDay),
-    timezone: timezone === null ? null : String(timezone),
+    timezone: textOrNull(timezone),
   };
 }
 
