@@ -213,8 +213,8 @@ export class OperatorActions {
 
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
-    const report = await usageReport(this.store, query, this.timezone);
-    return { ...report, currency: this.#deps.currency?.() ?? null };
+    const currency = this.#deps.currency?.() ?? null;
+    return await usageReport(this.store, query, { timezone: this.timezone, currency });
   }
 
   /** Sums usage by hour, for the last hours up to now. */

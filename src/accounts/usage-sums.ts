@@ -22,11 +22,12 @@ export interface UsageReport extends UsageSums {
 export async function usageReport(
   store: Pick<Store, "sumUsage" | "usageSums">,
   query: UsageSumsQuery,
-  timezone: string,
+  { timezone, currency }: { timezone: string; currency: Currency | null },
 ): Promise<UsageReport> {
   while (await store.sumUsage(timezone));
   const sums = await store.usageSums(query);
-  return { ...sums, query, isFinal: query.to !== undefined && query.to <= sums.finalDay + 1, currency: null };
+  const isFinal = query.to !== undefined && query.to <= sums.finalDay + 1;
+  return { ...sums, query, isFinal, currency };
 }
 
 /** Returns the day that the field `param` of a request names: a date, or the time of its start. */

@@ -6,6 +6,7 @@ import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
 import type { Contact } from "./contacts.ts";
+import { textOrNull } from "./sql.ts";
 import { type Day, dayMax } from "./usage-days.ts";
 import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
 import { countedDay, firstZone, type UsageState } from "./usage-steps.ts";
@@ -40,8 +41,9 @@ export interface UsageSumRow extends UsageSum, Pick<Contact, "owner" | "email" |
   account: string | null;
 }
 
-/** Of the account in reports by account; null in others. */
-const contactColumns = ["owner", "email", "external_id"];
+/** The contact of the account in reports by account; null in others. */
+const noContact = "cast(null as text), cast(null as text), cast(null as text)";
+const contact = "c.owner, c.email, c.external_id";
 
 export interface UsageSums {
   /** Days up to this one are final. -1 if none is. */
@@ -89,15 +91,12 @@ export function usageSumsSql(
   const groupBy = by === "key" ? "account, key" : name;
   const isAfter =
     after !== undefined && afterAccount !== undefined
-      ? ` and (name, account) > (${value(after)}, ${value(afterAccount)})`
+      ? ` and (name, sums.account) > (${value(after)}, ${value(afterAccount)})`
       : and((v) => `name > ${v}`, by === "day" && after !== undefined ? Number(after) : after);
-  const inOrder = order === "cost" ? "cost desc, name, account" : "name, account";
+  const inOrder = order === "cost" ? "cost desc, name, sums.account" : "name, sums.account";
   // One more for the total.
   const page = limit === undefined ? "" : ` limit ${value(limit + 1)}`;
-  const none = contactColumns.map(() => "cast(null as text)").join(", ");
-  const contact = contactColumns.map(
-    (column) => `(select ${column} from account_contact where account = sums.name)`,
-  );
+  const contacts = by === "account" ? " left join account_contact c on c.account = sums.name" : "";
   const text = `
     with unsummed as (
       select ${countedDay(state, nowMs)} as period, ${hidden("c.account")} as account, c.key, c.model,
@@ -114,13 +113,13 @@ export function usageSumsSql(
       group by ${groupBy}
     )
     select 0 as place, '' as name, '' as account,
-      ${measured.map((column) => `cast(coalesce(sum(${column}), 0) as text)`).join(", ")}, ${none}
+      ${measured.map((column) => `cast(coalesce(sum(${column}), 0) as text)`).join(", ")}, ${noContact}
     from sums
     union all
-    select row_number() over (order by ${inOrder}), cast(name as text), cast(account as text),
+    select row_number() over (order by ${inOrder}), cast(name as text), cast(sums.account as text),
       ${measured.map((column) => `cast(${column} as text)`).join(", ")},
-      ${by === "account" ? contact.join(", ") : none}
-    from sums where 1 = 1${isAfter}
+      ${by === "account" ? contact : noContact}
+    from sums${contacts} where 1 = 1${isAfter}
     order by place${page}`;
   return { text, values };
 }
@@ -135,9 +134,15 @@ export function usageSumsOf(
 }
 
 function rowOf(cells: readonly unknown[]): UsageSumRow {
-  const textAt = (n: number) => ((cell) => (cell === null ? null : String(cell)))(cells.at(n) ?? null);
-  const contact = { owner: textAt(-3), email: textAt(-2), externalId: textAt(-1) };
-  return { name: String(cells[1]), account: textAt(2), ...sumOf(cells), ...contact };
+  const [, name, account] = cells;
+  return {
+    name: String(name),
+    account: textOrNull(account),
+    ...sumOf(cells),
+    owner: textOrNull(cells.at(-3)),
+    email: textOrNull(cells.at(-2)),
+    externalId: textOrNull(cells.at(-1)),
+  };
 }
 
 /** The sums follow the place, the name and the account. */
