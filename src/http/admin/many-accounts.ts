@@ -1,7 +1,7 @@
 /** How the service does what operators do with many accounts: by the actions of one account. */
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { accountActions } from "../../actions/account-runs.ts";
-import { bindFor } from "../../actions/bind.ts";
+import { type BoundAction, bindFor } from "../../actions/bind.ts";
 import { creditActions } from "../../actions/credit-runs.ts";
 import { changePlans, changeStates, importAccountList, topUpAccounts } from "../../actions/many.ts";
 import { refusalOf } from "../../ledger/refusals.ts";
@@ -49,6 +49,12 @@ async function openAccount(operator: OperatorActions, account: string) {
   return found;
 }
 
+/** Changes one account. Returns what the action says that it did. */
+async function changed(bound: BoundAction<OperatorActions>, operator: OperatorActions, json: object) {
+  const { done } = await runChecked(bound, operator, json);
+  return { result: "updated", text: done ?? "" } as const;
+}
+
 export const manyActions = {
   topUpAccounts: bind(topUpAccounts, rowsPage, async (operator, { credits, paymentId, ...many }) =>
     rowsOf(
@@ -80,10 +86,7 @@ export const manyActions = {
       },
       async (account) => {
         const json = { account, operation_id: `${operationId}-${account}`, plan, at };
-        return {
-          result: "updated",
-          text: (await runChecked(accountActions.changePlan, operator, json)).done ?? "",
-        };
+        return await changed(accountActions.changePlan, operator, json);
       },
     ),
   ),
@@ -97,10 +100,7 @@ export const manyActions = {
       },
       async (account) => {
         const json = { account, operation_id: `${operationId}-${account}`, state };
-        return {
-          result: "updated",
-          text: (await runChecked(accountActions.changeState, operator, json)).done ?? "",
-        };
+        return await changed(accountActions.changeState, operator, json);
       },
     ),
   ),
