@@ -54,7 +54,7 @@ interface PortalActionDependencies {
   /** Returns the ids of the models that a key may use. */
   usableModels(viewer: Viewer): readonly string[];
   /** The last requests of accounts that ended with an error, in this process, newest first. */
-  refusals: { of(account: string): readonly (RefusedRequest & { isAccepted: boolean })[] };
+  refusals: { of(account: string): readonly RefusedRequest[] };
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
     keys: Pick<KeyActions, "find" | "list">;
     /** Returns the actions of the viewer. */

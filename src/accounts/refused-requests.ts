@@ -4,7 +4,7 @@
  */
 import type { CallerCode } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
+import { fieldsFor, isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
 
 export interface RefusedRequest {
   /** Id of the request. */
@@ -15,7 +15,17 @@ export interface RefusedRequest {
   model: string | null;
   /** Id of the key. */
   key: string;
+  /** It failed after the model had taken it, so it has a receipt. */
+  isAccepted: boolean;
 }
+
+const fields = fieldsFor<RefusedRequest>()({
+  request_id: [text, ({ id }) => id],
+  at: [time, ({ atMs }) => isoTime(atMs)],
+  code: [text, ({ code }) => code],
+  model: [orNull(text), ({ model }) => model],
+  key: [text, ({ key }) => key],
+});
 
 type Words = readonly [refusedBy: string, sentence: string];
 
@@ -80,12 +90,11 @@ export const refusalWords: Readonly<Record<CallerCode, Words>> = {
   store_unavailable: away,
 };
 
+/** As operators see it. */
+export const refusalObject = objectFor<RefusedRequest>("RecentRefusal")(fields);
+
 export const refusedRequestObject = objectFor<RefusedRequest>("RefusedRequest")({
-  request_id: [text, ({ id }) => id],
-  at: [time, ({ atMs }) => isoTime(atMs)],
-  code: [text, ({ code }) => code],
+  ...fields,
   refused_by: [text, ({ code }) => refusalWords[code][0]],
   message: [text, ({ code }) => refusalWords[code][1]],
-  model: [orNull(text), ({ model }) => model],
-  key: [text, ({ key }) => key],
 });

@@ -10,14 +10,9 @@ import type { RequestObserver, RequestRecord } from "./request-record.ts";
 /** Refusals of an account, and accounts with refusals. */
 const kept = { perAccountMax: 50, accountsMax: 1000 };
 
-export interface RecentRefusal extends RefusedRequest {
-  /** It failed after the model had taken it, so it has a receipt. */
-  isAccepted: boolean;
-}
-
 export class RecentRefusals implements RequestObserver {
   /** Newest last. */
-  readonly #accounts = new Map<string, RecentRefusal[]>();
+  readonly #accounts = new Map<string, RefusedRequest[]>();
 
   finished({ isChat, caller, code, requestId: id, model, isAccepted }: RequestRecord): void {
     if (!isChat || caller === null || code === null) return;
@@ -33,7 +28,7 @@ export class RecentRefusals implements RequestObserver {
   }
 
   /** Newest first. */
-  of(account: string): RecentRefusal[] {
+  of(account: string): RefusedRequest[] {
     return this.#accounts.get(account)?.toReversed() ?? [];
   }
 }

@@ -1,11 +1,10 @@
-/** What this process remembers in memory, as objects: models, errors and refusals. */
+/** What this process remembers in memory, as objects: models and errors. */
 import Type from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { EngineServer } from "../../chat/engine.ts";
 import type { Activity, Percentiles } from "../../telemetry/recent-activity.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
-import type { RecentRefusal } from "../../telemetry/recent-refusals.ts";
 import { pricingObject } from "../openai-format/response.ts";
 
 const load = closed({ running: count, waiting: count, paused: count });
@@ -111,12 +110,4 @@ export const errorObject = objectFor<RecentError>("RecentError")({
   count: [count, (error) => error.count],
   first_at: [time, (error) => isoTime(error.firstMs)],
   last_at: [time, (error) => isoTime(error.lastMs)],
-});
-
-export const refusalObject = objectFor<RecentRefusal>("RecentRefusal")({
-  request_id: [text, (refusal) => refusal.id],
-  at: [time, (refusal) => isoTime(refusal.atMs)],
-  code: [text, (refusal) => refusal.code],
-  model: [orNull(text), (refusal) => refusal.model],
-  key: [text, (refusal) => refusal.key],
 });

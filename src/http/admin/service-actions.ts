@@ -4,6 +4,7 @@ import { closed, isoTime, objectFor, text, time } from "../../accounts/json-obje
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { holdObject, lastAuditObject, nodeObject, timeObject } from "../../accounts/operator-objects.ts";
 import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
+import { refusalObject } from "../../accounts/refused-requests.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
 import { bindFor } from "../../actions/bind.ts";
 import { pageIn, pageOf, pageSchema, placeCursor, placeIn } from "../../actions/pages.ts";
@@ -14,7 +15,7 @@ import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import { dayMs } from "../../units.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
-import { errorObject, modelObject, refusalObject } from "./live-objects.ts";
+import { errorObject, modelObject } from "./live-objects.ts";
 import { requestObject } from "./request-object.ts";
 
 export interface ServiceContext {

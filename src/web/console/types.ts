@@ -5,6 +5,7 @@ import type { operatorKeyObject } from "../../accounts/log-objects.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { personObject } from "../../accounts/person-objects.ts";
 import type { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
+import type { refusalObject } from "../../accounts/refused-requests.ts";
 import type { deliveryObject, endpointObject } from "../../actions/event-runs.ts";
 import type { ToldChangeJson, ToldEntryJson } from "../../actions/told.ts";
 import type { accountLiveObject } from "../../http/admin/account-live.ts";
@@ -42,6 +43,6 @@ export type PlanList = Page<Plan> & { configuration: Static<typeof comparedPlans
 export type Reload = Static<typeof reloadObject.schema>;
 export type Model = Static<typeof live.modelObject.schema>;
 export type RecentError = Static<typeof live.errorObject.schema>;
-export type RecentRefusal = Static<typeof live.refusalObject.schema>;
+export type RecentRefusal = Static<typeof refusalObject.schema>;
 export type EventEndpoint = Static<typeof endpointObject.schema>;
 export type EventDelivery = Static<typeof deliveryObject.schema>;
