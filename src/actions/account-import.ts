@@ -6,7 +6,7 @@
  * A list keeps each secret before the next row. A repetition skips what is listed or used, and
  * makes the others anew. So a stop at any moment loses no secret that works.
  *
- * Knows neither files nor the command line. Pages can bundle it.
+ * Knows neither files nor the command line: the service imports what a page sends.
  */
 import type { InvitationJson } from "../accounts/invitations.ts";
 import type { AccountJson, NewKeyJson } from "../accounts/operator-objects.ts";
@@ -76,10 +76,7 @@ export function isLasting({ status, code }: ApiError): boolean {
   // Of an account, and of an address.
   if (code === "balance_unavailable" || code === "mail_failed") return false;
   return (
-    status >= 500 ||
-    [0, 401, 403, 429].includes(status) ||
-    code === "no_portal_url" ||
-    code === "no_mail_server"
+    status >= 500 || [401, 403, 429].includes(status) || code === "no_portal_url" || code === "no_mail_server"
   );
 }
 
