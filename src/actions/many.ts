@@ -139,9 +139,15 @@ export const importAccountList = action({
 
 function rowsSentence({ data }: RowsJson): string {
   if (data.length === 0) return "";
-  const groups = Map.groupBy(data, ({ result }) => result);
-  const counts = [...groups].map(([result, rows]) => `${grouped(rows.length)} ${result}`);
   const added = data.reduce((sum, row) => sum + (row.credits ?? 0), 0);
   const credits = added === 0 ? "" : ` Credits in all: ${grouped(added)}.`;
-  return `Accounts: ${counts.join(", ")}.${credits}`;
+  return `Accounts: ${tally(data.map(({ result }) => result))}.${credits}`;
+}
+
+/** `2 made, 1 listed` */
+export function tally(values: readonly (string | null)[]): string {
+  const groups = Map.groupBy(values, (value) => value);
+  groups.delete(null);
+  const parts = [...groups].map(([value, all]) => `${grouped(all.length)} ${value?.replace("_", " ")}`);
+  return parts.length === 0 ? "none" : parts.join(", ");
 }

@@ -15,6 +15,7 @@ import {
 import { inviteAccount, openAccount, setContact } from "../actions/accounts.ts";
 import { ApiError } from "../actions/api-error.ts";
 import { makeKey, rotateKey } from "../actions/keys.ts";
+import { tally } from "../actions/many.ts";
 import { listPeople, lookUpKey, showAccount } from "../actions/views.ts";
 import { messageOf, OperatorError } from "../errors.ts";
 import { grouped } from "../units.ts";
@@ -121,12 +122,4 @@ function report(cli: Cli, done: readonly ImportedRow[], { dryRun, keys, invite }
     cli.remark(
       `Links ${invite === true ? "by mail" : `in ${invite}`}: ${tally(done.map(({ link }) => link))}.`,
     );
-}
-
-/** `2 made, 1 listed` */
-function tally(values: readonly (string | null)[]): string {
-  const groups = Map.groupBy(values, (value) => value);
-  groups.delete(null);
-  const parts = [...groups].map(([value, all]) => `${grouped(all.length)} ${value?.replace("_", " ")}`);
-  return parts.length === 0 ? "none" : parts.join(", ");
 }
