@@ -45,14 +45,16 @@ function told<Json extends Omit<ToldChange, "by_name" | "subject_name">>(
   return { ...named, sentence: textOf(sentenceOf(named)) };
 }
 
-/** Adds the names, in two reads for all rows. */
+/** Adds the names, in two reads at once for all rows. */
 export async function withNames<Row extends LoggedChange | ListedEntry>(
   store: Pick<Store, "names" | "people">,
   rows: readonly Row[],
 ): Promise<Named<Row>[]> {
   const ids = [...new Set(rows.flatMap(({ by, subject }) => [idIn(by), subject]))].filter(isNamed);
-  const people = await store.people(ids.filter((id) => id.startsWith("person_")));
-  const names = await store.names(ids.filter((id) => !id.startsWith("person_")));
+  const [people, names] = await Promise.all([
+    store.people(ids.filter((id) => id.startsWith("person_"))),
+    store.names(ids.filter((id) => !id.startsWith("person_"))),
+  ]);
   for (const person of people) {
     if (person.erasedMs === null)
       names.set(person.id, personName(personObject.of({ ...person, role: null })));
