@@ -268,7 +268,7 @@ export const changeState = action({
   role: "support",
   once: "operation_id",
   input: { account: accountId, operation_id: operationId(), state },
-  needs: ({ state }) => (state === "closed" ? "operator" : "support"),
+  needs: ({ state }) => (state === "closed" ? "operator" : undefined),
   refuses: ["account_closed", "operation_differs"],
   done: ({ id, state }: AccountJson) => `Account ${id} is ${state}.`,
 });

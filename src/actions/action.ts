@@ -36,6 +36,8 @@ export interface ActionTexts {
   examples?: readonly string[];
   /** The least role that may do it. */
   role: Role;
+  /** The role that these values need, which may be those of its subject too. Default: `role`. */
+  needs?(json: Readonly<Record<string, unknown>>): OperatorRole | undefined;
   /** The field with the id under which a repetition changes nothing. */
   once?: string;
   input: Fields;
@@ -50,8 +52,6 @@ export interface ActionTexts {
 
 export interface Action<F extends Fields, Result> extends ActionTexts {
   input: F;
-  /** The role that this input needs. Default: `role`. */
-  needs?(input: InputOf<F>): OperatorRole | undefined;
   /** Checks rules that concern several fields. */
   check?(input: InputOf<F>): Fault | null;
   /** One sentence about what was done, for people. */
@@ -75,12 +75,17 @@ export function action<const F extends Fields, Result = unknown>(
   return description;
 }
 
-/** Returns an action that differs from another one in these parts. */
+/** Returns an action that differs from another one in these parts, for another role. */
 export function variantOf<const F extends Fields, Result>(
-  { check: _, ...base }: ActionTexts & { check?: unknown; done?(result: Result): string },
+  { check: _, needs: __, ...base }: ActionTexts & { check?: unknown; done?(result: Result): string },
   parts: Partial<ActionTexts> & { input: F },
 ): Action<F, Result> {
   return { ...base, ...parts };
+}
+
+/** Returns the least role that may do it with these values. */
+export function neededRole({ role, needs }: Pick<ActionTexts, "role" | "needs">, json: object = {}): Role {
+  return needs?.({ ...json }) ?? role;
 }
 
 /** Returns the method, the path, and the names of the fields in the path. */

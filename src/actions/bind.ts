@@ -2,7 +2,7 @@
 import type { TSchema } from "typebox";
 import { invalidValue, requireRole } from "../accounts/refusals.ts";
 import type { Role } from "../actors.ts";
-import type { Action, ActionTexts } from "./action.ts";
+import { type Action, type ActionTexts, neededRole } from "./action.ts";
 import { Created } from "./created.ts";
 import type { Fields, InputOf } from "./field.ts";
 import { inputOf } from "./input.ts";
@@ -47,7 +47,7 @@ export function bindFor<Context extends { readonly timezone: string; readonly ro
       check: (json, timezone) => void read(json, timezone),
       run: async (context, json) => {
         const input = read(json, context.timezone);
-        requireRole(context.role, action.needs?.(input) ?? action.role);
+        requireRole(context.role, neededRole(action, json));
         const outcome = await run(context, input);
         const isNew = outcome instanceof Created;
         const made = isNew ? outcome.result : outcome;

@@ -117,7 +117,7 @@ export const adjustCredits = action({
       "Gives promotional credits, or takes them away. Credits that were paid for are taken back by a refund. The journal keeps the reason.",
     submit: "Adjust the credits",
   },
-  needs: ({ credits }) => (credits > 0 ? "support" : "operator"),
+  needs: ({ credits }) => (Number(credits) <= 0 ? "operator" : undefined),
   check({ credits, expiresMs, requestId, grant }) {
     if (credits === 0) return { param: "credits", message: "credits must not be 0, which changes nothing." };
     const isGiven = credits > 0;

@@ -5,6 +5,7 @@ import { requirePlan, requireRole } from "../accounts/refusals.ts";
 import type { Role } from "../actors.ts";
 import { offeredPlans } from "../ledger/plan.ts";
 import type { KeyRow } from "../ledger/rows.ts";
+import { type ActionTexts, neededRole } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
@@ -13,9 +14,8 @@ import { listAllKeys, listKeys, lookUpKey, showKey } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 
-/** The key of a front end opens accounts, and spends those of all people. */
-function requireFor({ actsFor }: KeyRow, role: Role): void {
-  if (actsFor !== null) requireRole(role, "operator");
+function requireFor({ actsFor }: KeyRow, role: Role, action: ActionTexts): void {
+  requireRole(role, neededRole(action, { acts_for: actsFor }));
 }
 
 export const keyActions = {
@@ -44,11 +44,11 @@ export const keyActions = {
     keyOfSecretObject.of(await keys.lookUp(key)),
   ),
   changeKey: bind(changeKey, keyObject.schema, async ({ keys, role }, { key, operationId, ...change }) => {
-    requireFor(await keys.find(key), role);
+    requireFor(await keys.find(key), role, changeKey);
     return keyObject.of(await keys.change(key, operationId, change));
   }),
   rotateKey: bind(rotateKey, newKeyObject.schema, async ({ keys, role }, { key, operationId, overlap }) => {
-    requireFor(await keys.find(key), role);
+    requireFor(await keys.find(key), role, rotateKey);
     const rotated = await keys.rotate(key, operationId, overlap);
     return newKeyObject.of({ key: rotated.key, ...rotated.row });
   }),

@@ -31,6 +31,11 @@ const overlap: Field<string> = {
   about: `how long the old secret stays valid, at most a year, or "${noOverlap}" (default: ${defaultOverlap})`,
 };
 
+/** The key of a front end opens accounts, and spends those of all people. */
+function ofFrontEnd({ acts_for: frontEnd }: Readonly<Record<string, unknown>>) {
+  return frontEnd ? "operator" : undefined;
+}
+
 export const makeKey = action({
   id: "makeKey",
   title: "Issue a key",
@@ -53,7 +58,7 @@ export const makeKey = action({
     portal: optional(portalRights),
     acts_for: optional(actsFor),
   },
-  needs: ({ actsFor: frontEnd }) => (frontEnd === undefined ? undefined : "operator"),
+  needs: ofFrontEnd,
   check({ actsFor: frontEnd }) {
     if ((frontEnd?.plan === undefined) === (frontEnd?.newAccountsPerDay === undefined)) return null;
     const message =
@@ -87,6 +92,7 @@ export const changeKey = action({
     ...changedKeySettings,
     portal: optional(portalRights),
   },
+  needs: ofFrontEnd,
   refuses: ["key_revoked", "operation_differs"],
   form: {
     title: "Edit the key {name}",
@@ -111,6 +117,7 @@ export const rotateKey = action({
   role: "support",
   once: "operation_id",
   input: { key: keyId, operation_id: operationId(), overlap: optional(overlap) },
+  needs: ofFrontEnd,
   refuses: ["key_revoked", "key_expired", "operation_differs"],
   form: {
     title: "Rotate the key {name}",

@@ -1,7 +1,7 @@
 /** Invitations in a real browser: from the link to a chat request with the key that was made. */
 import assert from "node:assert/strict";
 import { browserTests, type Visit } from "../fixtures/browser.ts";
-import { assertAccessible, choose, open, submit } from "../fixtures/console.ts";
+import { assertAccessible, choose, open, signOut, submit } from "../fixtures/console.ts";
 import { askApi } from "../fixtures/portal-pages.ts";
 
 const test = browserTests({ pages: "both" });
@@ -50,7 +50,7 @@ test("a link that was used shows one message, and the page offers other ways to 
   const link = await linkFor(service, "twice");
   await page.goto(link);
   await page.getByRole("button", { name: "Open my account" }).click();
-  await page.getByRole("button", { name: "Log out" }).click();
+  await signOut(page);
   await page.getByRole("heading", { name: "Inkwell" }).waitFor();
   await page.goto("about:blank");
   expects("401 POST /api/session", "401 GET /api/session");

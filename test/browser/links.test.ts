@@ -1,7 +1,7 @@
 /** A class by one link in a real browser: from the operator's dialog to the keys of who joins. */
 import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertAccessible, assertFits, open, submit } from "../fixtures/console.ts";
+import { assertAccessible, assertFits, open, signOut, submit } from "../fixtures/console.ts";
 import { askApi } from "../fixtures/portal-pages.ts";
 
 const test = browserTests({ pages: "both" });
@@ -77,7 +77,7 @@ test("a link that has ended or is full says so to whoever opens it", async (visi
   };
   await join("Ada");
   await page.getByRole("heading", { name: "Keys" }).waitFor();
-  await page.getByRole("button", { name: "Log out" }).click();
+  await signOut(page);
   await page.getByLabel("API key").waitFor();
   await join("Bob");
   await page.getByText("All seats of this link are taken.").waitFor();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { exactCredits } from "../../src/units.ts";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertAccessible, dialogClosed } from "../fixtures/console.ts";
+import { assertAccessible, dialogClosed, signOut } from "../fixtures/console.ts";
 import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { ofRelease } from "../fixtures/thorough.ts";
 
@@ -56,7 +56,7 @@ test("signs in with a key only, says where keys come from, and signs out", async
   await page.getByRole("heading", { name: "Balance" }).waitFor();
   await page.reload();
   await page.getByRole("heading", { name: "Balance" }).waitFor();
-  await page.getByRole("button", { name: "Log out" }).click();
+  await signOut(page);
   await field.waitFor();
 });
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, noChromium } from "../fixtures/chromium.ts";
-import { assertAccessible } from "../fixtures/console.ts";
+import { assertAccessible, personMenu, signOut } from "../fixtures/console.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { releaseTest } from "../fixtures/thorough.ts";
 
@@ -111,7 +111,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       store.times = times;
       const popup = page.context().waitForEvent("page");
       await press(page);
-      await (await popup).getByRole("button", { name: "Log out" }).waitFor();
+      await personMenu(await popup).waitFor();
       await page.evaluate("dispatchEvent(new Event('focus'))");
       await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
       await page.getByRole("button", { name: "Make the key" }).click();
@@ -124,10 +124,11 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       await page.goto(`${place.operator.url}/console/accounts`);
       await press(page);
       await page.getByRole("heading", { name: "Accounts" }).waitFor();
-      await page.getByRole("button", { name: "Log out" }).click();
+      await signOut(page);
       await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
       await press(page);
       const before = await place.signIn("operator");
+      await personMenu(page).click();
       await page.getByText("Your sessions").first().click();
       const rows = page.getByRole("table", { name: "Your sessions" }).getByRole("row");
       await rows.filter({ hasText: "yes" }).waitFor();

@@ -11,6 +11,8 @@ import {
   expireSessions,
   loaded,
   open,
+  personMenu,
+  signOut,
 } from "../fixtures/console.ts";
 import { ofRelease, some } from "../fixtures/thorough.ts";
 
@@ -51,9 +53,9 @@ test("chooses a secret for each sign-in that the next person at the browser cann
   for (const _ of ["first", "second"]) {
     await page.goto(`${service.url}/console`);
     await enterToken({ page, service });
-    await page.getByRole("button", { name: "Log out" }).waitFor();
+    await personMenu(page).waitFor();
     secrets.push(await page.evaluate("localStorage['inkwell-page /admin']"));
-    await page.getByRole("button", { name: "Log out" }).click();
+    await signOut(page);
     await page.getByLabel("Operator token").waitFor();
     assert.equal(await page.evaluate("localStorage['inkwell-page /admin']"), undefined);
   }
@@ -72,7 +74,7 @@ test("logs out for good, also before the page knows whose session it is", async 
     await route.fulfill({ response });
   });
   await enterToken({ page, service });
-  await page.getByRole("button", { name: "Log out" }).click();
+  await signOut(page);
   await page.getByLabel("Operator token").waitFor();
   const answered = page.waitForResponse(
     (response) => response.request().method() === "GET" && response.url().endsWith("/admin/session"),
@@ -81,7 +83,7 @@ test("logs out for good, also before the page knows whose session it is", async 
   await (await answered).finished();
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("alert").getByText("Enter the operator token").waitFor();
-  assert.equal(await page.getByRole("button", { name: "Log out" }).count(), 0);
+  assert.equal(await personMenu(page).count(), 0);
 });
 
 test("opens in a second tab and by a link in a new tab, and logs out in all of them", async ({
@@ -103,7 +105,7 @@ test("opens in a second tab and by a link in a new tab, and logs out in all of t
   ]);
   await loaded(third);
   assert.equal(await third.getByLabel("Operator token").count(), 0);
-  await second.getByRole("button", { name: "Log out" }).click();
+  await signOut(second);
   await second.getByLabel("Operator token").waitFor();
   await page.getByRole("heading", { name: "Sign in again" }).waitFor();
   // Signing in again in one tab is enough for the others.
@@ -119,7 +121,7 @@ test("gives a page and a server on another port nothing that they can use", asyn
   await page.goto(`${service.url}/console`);
   await enterToken({ page, service });
   // The page to sign in with counts as loaded.
-  await page.getByRole("button", { name: "Log out" }).waitFor();
+  await personMenu(page).waitFor();
   expects(/^foreign: /, /^error: Access to fetch at .* blocked by CORS policy/);
   expects("failed GET /admin/accounts", "failed POST /admin/accounts", "403 GET /admin/accounts");
   const received: IncomingHttpHeaders[] = [];

@@ -67,6 +67,8 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
       title={props.title ?? (form?.title ?? action.title).replace("{name}", () => subject)}
       {...(intro ? { intro } : {})}
       fields={inputs}
+      action={action}
+      jsonOf={(values) => ({ ...before, ...target, ...json(values) })}
       submit={props.submit ?? form?.submit ?? action.title}
       isDangerous={props.isDangerous ?? form?.isDangerous === true}
       kind={action.id.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}

@@ -6,6 +6,8 @@
  */
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { ActionTexts } from "../../actions/action.ts";
+import { ActionButton, useForbidden } from "./action-button.tsx";
 import { ApiError } from "./api.ts";
 import { Field, type FieldOf, type Values, valueProblemOf, withLabels } from "./field.tsx";
 import { newOperationId } from "./operation-id.ts";
@@ -18,6 +20,9 @@ interface FormProps {
   intro?: ComponentChildren;
   fields?: readonly FieldOf[];
   submit: string;
+  /** What it does, if not everybody may do it, with the values as JSON. */
+  action?: ActionTexts;
+  jsonOf?(values: Values): object;
   isDangerous?: boolean;
   /** Begins the operation id, which the journal shows. */
   kind: string;
@@ -35,6 +40,7 @@ interface Problem {
 
 export function FormDialog(props: FormProps) {
   const { title, intro, fields = [], submit, isDangerous = false, kind, preview, send, close } = props;
+  const { action, jsonOf } = props;
   const [operationId] = useState(() => newOperationId(kind));
   const [values, setValues] = useState<Values>(() =>
     Object.fromEntries(fields.map(({ name, initial = "" }) => [name, initial])),
@@ -44,6 +50,8 @@ export function FormDialog(props: FormProps) {
   const [previewed, setPreviewed] = useState<ComponentChildren>(null);
   const [result, setResult] = useState<ComponentChildren>(null);
   const [isMoreOpen, setMoreOpen] = useState(false);
+  const json = jsonOf?.(values);
+  const forbidden = useForbidden({ action, json });
   const latest = useRef(values);
   latest.current = values;
 
@@ -130,6 +138,7 @@ export function FormDialog(props: FormProps) {
             </details>
           )}
           {previewed !== null && <div class="preview">{previewed}</div>}
+          {forbidden !== null && <p class="error">{forbidden}</p>}
           {general.map(({ message }) => (
             <p key={message} class="error" role="alert">
               {message}
@@ -139,9 +148,15 @@ export function FormDialog(props: FormProps) {
             <button type="button" disabled={isBusy} onClick={() => close(false)}>
               Cancel
             </button>
-            <button type="submit" class={isDangerous ? "danger" : "primary"} disabled={isBusy}>
+            <ActionButton
+              action={action}
+              json={json}
+              type="submit"
+              class={isDangerous ? "danger" : "primary"}
+              disabled={isBusy}
+            >
               {isBusy ? "Please wait …" : preview !== undefined && previewed === null ? "Preview" : submit}
-            </button>
+            </ActionButton>
           </div>
         </form>
       )}

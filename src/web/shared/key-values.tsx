@@ -1,6 +1,7 @@
 /** What both apps show of a key. */
 import type { ComponentChildren } from "preact";
 import { limitTexts } from "../../accounts/plan-limits.ts";
+import type { ActionTexts } from "../../actions/action.ts";
 import { keyState } from "../../actions/columns.ts";
 import { capPeriods } from "../../actions/fields.ts";
 import { exactCredits, microPerCredit } from "../../units.ts";
@@ -65,17 +66,14 @@ export function keyTitle({ name, last_four }: Pick<Key, "name" | "last_four">): 
   return name ?? `…${last_four}`;
 }
 
-/** Returns the last column of a list of keys, with dialogs by title. A revoked key has none. */
-export function keyActionsColumn(dialogs: Readonly<Record<string, RowAction<Key>["dialog"]>>) {
-  const actions = Object.entries(dialogs).map(
-    ([title, dialog]): RowAction<Key> => ({
-      title,
-      label: (key) => `${title} the key ${keyTitle(key)}`,
-      isFor: ({ revoked_at: revokedAt }) => revokedAt === null,
-      dialog,
-    }),
-  );
-  return { title: "Change", actions };
+/** An action of each row of a list of keys. A revoked key has none. */
+export function keyAction(
+  title: string,
+  action: ActionTexts,
+  dialog: RowAction<Key>["dialog"],
+): RowAction<Key> {
+  const label = (key: Key) => `${title} the key ${keyTitle(key)}`;
+  return { title, action, label, isFor: ({ revoked_at: revokedAt }) => revokedAt === null, dialog };
 }
 
 /** Returns `week` for `P1W`. Unusual periods stay as they are. */

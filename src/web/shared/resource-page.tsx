@@ -5,6 +5,8 @@
  */
 import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { ActionTexts } from "../../actions/action.ts";
+import { ActionButton } from "./action-button.tsx";
 import { get, type Query } from "./api.ts";
 import { useChoice } from "./choice.tsx";
 import { Options } from "./options.tsx";
@@ -20,6 +22,8 @@ type Close = (isDone?: boolean) => void;
 
 export interface ListAction {
   title: string;
+  /** What the dialog does, if not everybody may do it. */
+  action?: ActionTexts;
   isPrimary?: boolean;
   /** What is no dialog, in the place of the button. */
   node?: ComponentChildren;
@@ -28,6 +32,7 @@ export interface ListAction {
 
 export interface RowAction<Row> {
   title: string;
+  action: ActionTexts;
   /** Names action and row for screen readers. */
   label(row: Row): string;
   /** Default: each row has it. */
@@ -114,15 +119,16 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
     list.reload();
     changed?.();
   };
-  const buttonOf = ({ title, label, isFor, dialog }: RowAction<Row>, row: Row) =>
+  const buttonOf = ({ title, action, label, isFor, dialog }: RowAction<Row>, row: Row) =>
     (isFor?.(row) ?? true) && (
-      <button
-        type="button"
+      <ActionButton
+        action={action}
+        json={row}
         aria-label={label(row)}
         onClick={() => setOpen({ dialog: (done) => dialog(row, done) })}
       >
         {title}
-      </button>
+      </ActionButton>
     );
   const shownColumns = [...columns];
   if (rowActions !== undefined) {
@@ -137,19 +143,19 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
     );
     shownColumns.push({ title: rowActions.title, cell });
   }
-  const buttonsOf = (shown: readonly ListAction[]) =>
-    shown.length > 0 &&
-    shown.map(
-      (action) =>
-        action.node ?? (
-          <button
-            key={action.title}
-            type="button"
-            class={action.isPrimary ? "primary" : ""}
-            onClick={() => setOpen(action)}
+  const buttonsOf = (all: readonly ListAction[]) =>
+    all.length > 0 &&
+    all.map(
+      (shown) =>
+        shown.node ?? (
+          <ActionButton
+            key={shown.title}
+            action={shown.action}
+            class={shown.isPrimary ? "primary" : ""}
+            onClick={() => setOpen(shown)}
           >
-            {action.title}
-          </button>
+            {shown.title}
+          </ActionButton>
         ),
     );
   const shown = (

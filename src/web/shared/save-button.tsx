@@ -1,5 +1,7 @@
 /** A button that loads a file and saves it. An error stands beside it. */
 import { useState } from "preact/hooks";
+import type { ActionTexts } from "../../actions/action.ts";
+import { ActionButton } from "./action-button.tsx";
 import { counted } from "./numbers.ts";
 import { toast } from "./toasts.tsx";
 
@@ -8,11 +10,13 @@ interface SaveProps {
   file: string;
   load(): Promise<Blob>;
   text: string;
+  /** Default: everybody may do it. */
+  action?: ActionTexts;
   /** Default: the text. */
   label?: string;
 }
 
-export function SaveButton({ file, load, text, label = text }: SaveProps) {
+export function SaveButton({ file, load, text, action, label = text }: SaveProps) {
   const [error, setError] = useState<string | null>(null);
   const save = async () => {
     const blob = await load();
@@ -30,8 +34,8 @@ export function SaveButton({ file, load, text, label = text }: SaveProps) {
           {error}
         </span>
       )}
-      <button
-        type="button"
+      <ActionButton
+        action={action}
         aria-label={label}
         onClick={() => {
           setError(null);
@@ -39,7 +43,7 @@ export function SaveButton({ file, load, text, label = text }: SaveProps) {
         }}
       >
         {text}
-      </button>
+      </ActionButton>
     </>
   );
 }

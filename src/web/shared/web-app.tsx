@@ -1,15 +1,18 @@
 /**
- * The frame of all pages: sign-in, navigation, theme and log-out.
+ * The frame of all pages: sign-in, navigation, and the menu of the person.
  *
  * If the session ends while a page is open, the sign-in opens over the page. Nothing that was
  * typed is lost, and the data is loaded again afterwards.
  */
 import { type ComponentChildren, type ComponentType, Fragment } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { roleTexts } from "../../actors.ts";
+import { Who } from "./action-button.tsx";
 import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } from "./api.ts";
 import type { Joining } from "./arrival.ts";
 import { Dialog } from "./form-dialog.tsx";
 import { Brand, PageHead } from "./layout.tsx";
+import { Menu } from "./menu.tsx";
 import { commandLine } from "./paths.ts";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
 import { SignIn, type SignInWords } from "./sign-in.tsx";
@@ -54,7 +57,7 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
     setError(null);
     presentSession().then((found) => {
       setWho(found);
-      // The session may end, or somebody log out, before this answer arrives.
+      // The session may end, or somebody sign out, before this answer arrives.
       setState((now) => (now !== "unknown" ? now : found !== null ? "signed-in" : "signed-out"));
     }, setError);
   };
@@ -65,7 +68,7 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
     else setState("signed-out");
   }, []);
   const signedIn = () => {
-    // It is used up, and nothing for whoever signs in after a log-out.
+    // It is used up, and nothing for whoever signs in after a sign-out.
     setArrival(null);
     setState("signed-in");
     setSession((count) => count + 1);
@@ -82,19 +85,20 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
   if (state === "signed-out") return <SignIn words={words} arrival={arrival} done={signedIn} />;
   return (
     <SessionCount.Provider value={session}>
-      <Frame who={who} sections={sections} Page={Page} search={search} leave={setState} />
+      <Who.Provider value={who}>
+        <Frame words={words} sections={sections} Page={Page} search={search} leave={setState} />
+      </Who.Provider>
       {state === "expired" && <SignIn words={words} arrival={null} isOverPage done={signedIn} />}
       <Toasts />
     </SessionCount.Provider>
   );
 }
 
-interface FrameProps extends Pick<AppProps, "sections" | "Page" | "search"> {
-  who: Session | null;
+interface FrameProps extends Pick<AppProps, "words" | "sections" | "Page" | "search"> {
   leave(how: Leaving): void;
 }
 
-function Frame({ who, sections, Page, search, leave }: FrameProps) {
+function Frame({ words, sections, Page, search, leave }: FrameProps) {
   const place = usePlace();
   const section = place.parts[0] ?? "";
   // The tabs of an account are one page.
@@ -138,18 +142,18 @@ function Frame({ who, sections, Page, search, leave }: FrameProps) {
               </Fragment>
             ))}
           </nav>
-          <div class="who">
-            <Person of={who} />
-            {commandLine !== "" && <a href="/docs/">Documentation</a>}
-            <ThemeSwitch />
-            <button type="button" onClick={() => setSessionsOpen(true)}>
-              Your sessions
-            </button>
-            <button type="button" onClick={() => leave("leaving")}>
-              Log out
-            </button>
-          </div>
+          {commandLine !== "" && <a href="/docs/">Documentation</a>}
         </div>
+        <Menu class="who" title={<Person secret={words.label} />}>
+          <Rights />
+          <ThemeSwitch />
+          <button type="button" onClick={() => setSessionsOpen(true)}>
+            Your sessions
+          </button>
+          <button type="button" onClick={() => leave("leaving")}>
+            Sign out
+          </button>
+        </Menu>
       </header>
       <main id="content" tabIndex={-1}>
         <Page place={place} />
@@ -171,15 +175,29 @@ function Frame({ who, sections, Page, search, leave }: FrameProps) {
   );
 }
 
-/** Who is signed in, and as what. The session of a key has neither. */
-function Person({ of: who }: { of: Session | null }) {
-  const { person = null, role = null } = who ?? {};
-  if (person === null && role === null) return null;
+/** Who is signed in, and as what. The session of a key has no role. `secret`: what stands for a name. */
+function Person({ secret }: { secret: string }) {
+  const { person = null, role = null } = useContext(Who) ?? {};
   return (
-    <p title={person === null ? undefined : personNameOf(person)}>
-      {person && `${person.name ?? person.email ?? person.id} `}
-      <span class="quiet">{role}</span>
-    </p>
+    <>
+      <span>{person?.name ?? person?.email ?? person?.id ?? secret}</span>
+      {role && <span class="quiet">{role}</span>}
+    </>
+  );
+}
+
+/** Names are not unique, and anybody can choose them: the id is what tells people apart. */
+function Rights() {
+  const { person = null, role = null } = useContext(Who) ?? {};
+  return (
+    <>
+      {person && <p>{[person.name, person.email, person.id].filter((part) => part !== null).join(", ")}</p>}
+      {role && (
+        <p class="quiet">
+          Your role is {role}. {roleTexts[role]}
+        </p>
+      )}
+    </>
   );
 }
 
@@ -197,11 +215,6 @@ function SessionList() {
       })}
     />
   );
-}
-
-/** Names are not unique, and anybody can choose them. */
-function personNameOf({ id, name, email }: NonNullable<Session["person"]>): string {
-  return [name, email, id].filter((part) => part !== null).join(", ");
 }
 
 /** For a path that no page has. `children` is a link to a page. */

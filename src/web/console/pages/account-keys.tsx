@@ -3,7 +3,7 @@ import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
 import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
-import { KeyCaps, keyActionsColumn, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
+import { KeyCaps, keyAction, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -18,15 +18,17 @@ const columns = columnsOf("key", `${keyNames} portal`, {
   spending_caps: (key: Key) => <KeyCaps of={key} />,
 });
 
-const rowActions = keyActionsColumn({
-  Edit: (key, close) => <ChangeKeyDialog action={changeKey} of={key} name={keyTitle(key)} close={close} />,
-  Rotate: (key, close) => (
+const rowActions = [
+  keyAction("Edit", changeKey, (key, close) => (
+    <ChangeKeyDialog action={changeKey} of={key} name={keyTitle(key)} close={close} />
+  )),
+  keyAction("Rotate", rotateKey, (key, close) => (
     <RotateKeyDialog action={rotateKey} of={key} name={keyTitle(key)} publicUrl={null} close={close} />
-  ),
-  Revoke: (key, close) => (
+  )),
+  keyAction("Revoke", revokeKey, (key, close) => (
     <ActionDialog action={revokeKey} target={{ key: key.id }} subject={keyTitle(key)} close={close} />
-  ),
-});
+  )),
+];
 
 export function AccountKeys({ account: { id, state } }: AccountTabProps) {
   return (
@@ -35,10 +37,11 @@ export function AccountKeys({ account: { id, state } }: AccountTabProps) {
       limit={keysMax}
       caption="Keys of the account"
       columns={columns}
-      rowActions={rowActions}
+      rowActions={{ title: "Change", actions: rowActions }}
       actions={[
         {
           title: "Create a key",
+          action: makeKey,
           isPrimary: true,
           dialog: (close) => <NewKeyDialog action={makeKey} account={id} publicUrl={null} close={close} />,
         },

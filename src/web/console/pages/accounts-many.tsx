@@ -12,6 +12,7 @@ import type { ListedAccount } from "../types.ts";
 
 const rowsAction = (title: string, props: Omit<ComponentProps<typeof RowsDialog>, "close">): ListAction => ({
   title,
+  action: props.action,
   dialog: (close) => <RowsDialog {...props} close={close} />,
 });
 

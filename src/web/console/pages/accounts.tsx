@@ -49,7 +49,12 @@ const columns = columnsOf(
 
 const actions: readonly ListAction[] = [
   importFile,
-  { title: "Open an account", isPrimary: true, dialog: (close) => <OpenAccount close={close} /> },
+  {
+    title: "Open an account",
+    action: openAccount,
+    isPrimary: true,
+    dialog: (close) => <OpenAccount close={close} />,
+  },
 ];
 
 export function AccountsPage({ place }: { place: Place }) {

@@ -91,6 +91,7 @@ function Deliveries({ endpoint, place, changed }: { endpoint: string; place: Pla
       actions={[
         {
           title: "Send again",
+          action: sendEvents,
           dialog: (close) => (
             <ActionDialog action={sendEvents} target={{ endpoint }} subject={endpoint} close={close} />
           ),

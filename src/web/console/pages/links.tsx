@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import type { ActionTexts } from "../../../actions/action.ts";
 import { closeLinkAccounts, createLink, endLink, rotateLink, setLink } from "../../../actions/links.ts";
+import { ActionButton } from "../../shared/action-button.tsx";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
@@ -25,6 +26,7 @@ const accountsMax = 500;
 
 const make: ListAction = {
   title: "Make a link",
+  action: createLink,
   isPrimary: true,
   dialog: (close) => (
     <ActionDialog
@@ -170,10 +172,10 @@ function LinkActions({ link, changed }: { link: JoinLink; changed(): void }) {
     <>
       {changes
         .filter(([, , atEnd]) => atEnd || link.ended_at === null)
-        .map(([title]) => (
-          <button key={title} type="button" onClick={() => show(title)}>
+        .map(([title, each]) => (
+          <ActionButton key={title} action={each} onClick={() => show(title)}>
             {title}
-          </button>
+          </ActionButton>
         ))}
       {action && (
         <ActionDialog<{ link?: string | null }>

@@ -17,6 +17,7 @@ const keyColumns = columnsOf("operatorKey", "name role last_four ended_at made_b
 
 const make: ListAction = {
   title: "Make an operator key",
+  action: makeOperatorKey,
   dialog: (close) => (
     <ActionDialog
       action={makeOperatorKey}
@@ -28,6 +29,7 @@ const make: ListAction = {
 
 const end: RowAction<OperatorKey> = {
   title: "End",
+  action: endOperatorKey,
   label: ({ name }) => `End ${name}`,
   isFor: ({ ended_at: endedAt }) => endedAt === null,
   dialog: ({ id, name }, close) => (

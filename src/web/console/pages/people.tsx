@@ -5,6 +5,7 @@ import {
   addPerson,
   changePersonState,
   erasePerson,
+  exportPerson,
   linkPerson,
   personStateForms,
 } from "../../../actions/people.ts";
@@ -28,6 +29,7 @@ export const personCells = {
 
 const add: ListAction = {
   title: "Add a person behind a front end",
+  action: addPerson,
   dialog: (close) => <ActionDialog action={addPerson} close={close} />,
 };
 
@@ -35,6 +37,7 @@ const stateChange = (state: keyof typeof personStateForms): RowAction<Person> =>
   const { title, submit, intro } = personStateForms[state];
   return {
     title,
+    action: changePersonState,
     label: (person) => `${title} ${personName(person)}`,
     isFor: ({ erased_at: erasedAt, suspended_at: suspendedAt }) =>
       erasedAt === null && (suspendedAt === null) === (state === "suspended"),
@@ -59,6 +62,7 @@ const changeOf = (
   isFor: (person: Person) => boolean,
 ): RowAction<Person> => ({
   title,
+  action,
   label: (person) => `${label} ${personName(person)}`,
   isFor: (person) => person.erased_at === null && isFor(person),
   dialog: (person, close) => (
@@ -69,6 +73,7 @@ const changeOf = (
 const exportData = (person: Person) => (
   <SaveButton
     text="Export"
+    action={exportPerson}
     label={`Export the data of ${personName(person)}`}
     file={`${person.id}.json`}
     load={() => readBlob(apiPath("people", person.id, "data"), {})}

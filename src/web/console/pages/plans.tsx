@@ -2,6 +2,7 @@
 
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
 import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
+import { ActionButton } from "../../shared/action-button.tsx";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
@@ -21,9 +22,9 @@ export function PlansPage() {
   return (
     <>
       <PageHead title="Plans">
-        <button type="button" class="primary" onClick={() => show("reload")}>
+        <ActionButton action={reloadConfiguration} class="primary" onClick={() => show("reload")}>
           Reload the configuration
-        </button>
+        </ActionButton>
       </PageHead>
       <Shown of={plans}>
         {({ data, configuration }) => (
@@ -100,9 +101,9 @@ function Difference({ of: configured, apply }: { of: Configured; apply(): void }
     <div class="notice warn">
       <p>The configuration of this node has other plans than those in use:</p>
       <Changes of={configured} />
-      <button type="button" onClick={apply}>
+      <ActionButton action={applyPlans} onClick={apply}>
         Apply the plans of the configuration
-      </button>
+      </ActionButton>
     </div>
   );
 }

@@ -1,6 +1,8 @@
 /** One finished request: why it cost what it cost, whose it is, and credits that make up for it. */
 import { useState } from "preact/hooks";
+import { adjustCredits } from "../../../actions/credits.ts";
 import { creditsIn } from "../../../units.ts";
+import { ActionButton } from "../../shared/action-button.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { Charge } from "../../shared/charge.tsx";
 import { keyTitle } from "../../shared/key-values.tsx";
@@ -34,9 +36,9 @@ export function RequestPage({ id: typed }: { id: string }) {
         above={account && <Link to={pathTo("accounts", account.id)}>Account {account.id}</Link>}
       >
         {leftMicro > 0 && account?.state !== "closed" && (
-          <button type="button" class="primary" onClick={() => setGiving(true)}>
+          <ActionButton action={adjustCredits} class="primary" onClick={() => setGiving(true)}>
             Give credits for it
-          </button>
+          </ActionButton>
         )}
       </PageHead>
       <Shown of={request}>

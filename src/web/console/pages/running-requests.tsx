@@ -1,6 +1,7 @@
 /** Running requests of all nodes with the credits that they hold, and stopping one. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { stopRequest } from "../../../actions/service.ts";
+import { ActionButton } from "../../shared/action-button.tsx";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
@@ -46,14 +47,14 @@ export function RunningRequests(props: {
                   </span>
                 ),
                 request_id: (row: RunningRequest) => (
-                  <button
-                    type="button"
+                  <ActionButton
+                    action={stopRequest}
                     aria-label={`Stop the request ${row.request_id}`}
                     title={row.request_id}
                     onClick={() => setOpen(row)}
                   >
                     Stop
-                  </button>
+                  </ActionButton>
                 ),
               },
             )}

@@ -1,15 +1,9 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
+import { changeOwnKey, revokeOwnKey, rotateOwnKey } from "../../../actions/portal.ts";
 import { apiPath } from "../../shared/api.ts";
-import {
-  KeyCaps,
-  keyActionsColumn,
-  keyCells,
-  keyNames,
-  limitsOf,
-  periodTitle,
-} from "../../shared/key-values.tsx";
+import { KeyCaps, keyAction, keyCells, keyNames, limitsOf, periodTitle } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
-import { type ListAction, ResourceList, type RowAction } from "../../shared/resource-page.tsx";
+import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
 import { keysMax } from "../key-names.ts";
@@ -24,14 +18,15 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
     isPrimary: true,
     dialog: (close) => <CreateKey own={own} close={close} />,
   };
-  const rotate: RowAction<Key>["dialog"] = (key, close) => (
+  const edit = keyAction("Edit", changeOwnKey, (key, close) => (
+    <ChangeKey of={key} creator={own.key} close={close} />
+  ));
+  const rotate = keyAction("Rotate", rotateOwnKey, (key, close) => (
     <RotateKey of={key} isOwn={isOwn(key)} publicUrl={own.public_url} close={close} />
-  );
-  const all: Record<string, RowAction<Key>["dialog"]> = {
-    Edit: (key, close) => <ChangeKey of={key} creator={own.key} close={close} />,
-    Rotate: rotate,
-    Revoke: (key, close) => <RevokeKey of={key} isOwn={isOwn(key)} close={close} />,
-  };
+  ));
+  const revoke = keyAction("Revoke", revokeOwnKey, (key, close) => (
+    <RevokeKey of={key} isOwn={isOwn(key)} close={close} />
+  ));
   return (
     <ResourceList<Key>
       path={apiPath("keys")}
@@ -48,7 +43,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         spending_caps: (key: Key) => <KeyCaps of={key} />,
         models: ({ models }: Key) => (models.includes("*") ? "all" : models.join(", ")),
       })}
-      rowActions={keyActionsColumn(rights.keys === "own" ? { Rotate: rotate } : all)}
+      rowActions={{ title: "Change", actions: rights.keys === "own" ? [rotate] : [edit, rotate, revoke] }}
       actions={rights.can_create_keys ? [create] : []}
       frame={(buttons, list) => (
         <>
