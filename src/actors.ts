@@ -7,14 +7,6 @@
 export const operatorRoles = ["viewer", "support", "operator", "owner"] as const;
 export type OperatorRole = (typeof operatorRoles)[number];
 
-/** What each role may do, for people. */
-export const roleTexts: Readonly<Record<OperatorRole, string>> = {
-  viewer: "You see everything, and change nothing.",
-  support: "You see everything, manage keys, invite people, stop requests, and suspend accounts.",
-  operator: "You do everything but what suspends people or erases their data.",
-  owner: "You do everything.",
-};
-
 /** `holder`: of a key, in the portal. It is no step of the operators' roles. */
 export type Role = "holder" | OperatorRole;
 

@@ -17,7 +17,7 @@ import path from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { type ConsoleService, startConsoleService, visit } from "../test/fixtures/browser.ts";
 import { launchChromium, noChromium } from "../test/fixtures/chromium.ts";
-import { assertAccessible, assertFits, loaded, open } from "../test/fixtures/console.ts";
+import { assertAccessible, assertFits, loaded, open, personMenu } from "../test/fixtures/console.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import { pageHeader } from "../test/fixtures/page-header.ts";
 import { askApi, keyOf, openPortal } from "../test/fixtures/portal-pages.ts";
@@ -70,6 +70,15 @@ const shots: readonly Shot[] = [
   { name: "accounts", path: "/accounts", service: "month" },
   { name: "accounts-none-found", path: "/accounts?search=nobody", service: "month" },
   { name: "accounts-failed", path: "/accounts", service: "month", failing: "**/admin/accounts?*" },
+  {
+    name: "person-menu",
+    path: "/links",
+    service: "month",
+    async act(page) {
+      await personMenu(page).click();
+      await page.getByText("Your role is owner.").waitFor();
+    },
+  },
   { name: "accounts-open-one", path: "/accounts", service: "month", act: press("Open an account") },
   { name: "account", path: "/accounts/ada", service: "month" },
   { name: "account-nearly-used-up", path: "/accounts/lin", service: "month" },

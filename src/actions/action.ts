@@ -7,7 +7,7 @@
  * Pages bundle this file.
  */
 
-import type { OperatorRole, Role } from "../actors.ts";
+import { hasRole, type OperatorRole, type Role } from "../actors.ts";
 import type { Code } from "../errors.ts";
 import type { Fields, InputOf } from "./field.ts";
 
@@ -84,8 +84,14 @@ export function variantOf<const F extends Fields, Result>(
 }
 
 /** Returns the least role that may do it with these values. */
-export function neededRole({ role, needs }: Pick<ActionTexts, "role" | "needs">, json: object = {}): Role {
+export function neededRole({ role, needs }: Pick<ActionTexts, "role" | "needs">, json: object): Role {
   return needs?.({ ...json }) ?? role;
+}
+
+/** Returns the role that somebody with another one would need for it. Null: they may do it. */
+export function missingRole(role: Role, action: ActionTexts, json: object = {}): Role | null {
+  const needed = neededRole(action, json);
+  return hasRole(role, needed) ? null : needed;
 }
 
 /** Returns the method, the path, and the names of the fields in the path. */

@@ -1,11 +1,19 @@
 /** Actions of operators on operator keys. Pages bundle this file. */
 import type { NewOperatorKeyJson, OperatorKeyJson } from "../accounts/log-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
-import { operatorRoles } from "../actors.ts";
+import { type OperatorRole, operatorRoles } from "../actors.ts";
 import { shortTime } from "../units.ts";
 import { action } from "./action.ts";
 import { choice, moment, optional, text } from "./field.ts";
 import { operationId } from "./fields.ts";
+
+/** What each role may do, for people. */
+export const roleTexts: Readonly<Record<OperatorRole, string>> = {
+  viewer: "You see everything, and change nothing.",
+  support: "You see everything, manage keys, invite people, stop requests, and suspend accounts.",
+  operator: "You may do everything but suspend people and erase their data.",
+  owner: "You may do everything.",
+};
 
 const roleRule = operatorRoles.map((role) => `"${role}"`).join(", ");
 

@@ -4,8 +4,7 @@
  */
 import { type ComponentProps, createContext } from "preact";
 import { useContext } from "preact/hooks";
-import { type ActionTexts, neededRole } from "../../actions/action.ts";
-import { hasRole } from "../../actors.ts";
+import { type ActionTexts, missingRole } from "../../actions/action.ts";
 import { toast } from "./toasts.tsx";
 import type { Session } from "./types.ts";
 
@@ -23,8 +22,8 @@ interface Wanted {
 export function useForbidden({ action, json }: Wanted): string | null {
   const who = useContext(Who);
   if (who === null || action === undefined) return null;
-  const needed = neededRole(action, json);
-  return hasRole(who.role ?? "holder", needed) ? null : `This needs the role ${needed}.`;
+  const missing = missingRole(who.role ?? "holder", action, json);
+  return missing && `This needs the role ${missing}.`;
 }
 
 /** A button that begins an action. One that is off keeps the focus, so that its reason can be read. */

@@ -6,7 +6,7 @@
  */
 import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { roleTexts } from "../../actors.ts";
+import { roleTexts } from "../../actions/operator-keys.ts";
 import { Who } from "./action-button.tsx";
 import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } from "./api.ts";
 import type { Joining } from "./arrival.ts";
@@ -141,8 +141,8 @@ function Frame({ words, sections, Page, search, leave }: FrameProps) {
                 </Link>
               </Fragment>
             ))}
+            {commandLine !== "" && <a href="/docs/">Documentation</a>}
           </nav>
-          {commandLine !== "" && <a href="/docs/">Documentation</a>}
         </div>
         <Menu class="who" title={<Person secret={words.label} />}>
           <Rights />
