@@ -1,79 +1,59 @@
 /** Changes of an account: credits, plan, state, end and contact. */
-import type { ComponentType } from "preact";
 import { useState } from "preact/hooks";
-import { changePlan, changeState, inviteAccount, setContact, setEnd } from "../../../actions/accounts.ts";
-import type { ActionTexts } from "../../../actions/action.ts";
-import { addCredits, adjustCredits, refundCredits } from "../../../actions/credits.ts";
 import { ActionButton } from "../../shared/action-button.tsx";
 import { Menu } from "../../shared/menu.tsx";
 import type { Account } from "../types.ts";
-import { AdjustCredits, RefundCredits, TopUp } from "./account-credits.tsx";
-import { ChangePlan } from "./account-plan.tsx";
-import { ChangeContact, Close, InvitePerson, Resume, SetEnd, Suspend } from "./account-state.tsx";
+import { adjust, refund, topUp } from "./account-credits.tsx";
+import type { AccountChange } from "./account-dialog.tsx";
+import { plan } from "./account-plan.tsx";
+import { changeContact, changeEnd, close, invitePerson, resume, suspend } from "./account-state.tsx";
 
-type Dialog = ComponentType<{ account: Account; close(isDone: boolean): void }>;
-
+/** The states of an account that has an item in the menu. */
 const unclosed: readonly string[] = ["active", "suspended"];
+const all: readonly string[] = [...unclosed, "closed"];
 
-/** The items of the menu, and the states of an account that has them. */
-const changes: readonly {
-  title: string;
-  action: ActionTexts;
-  json?: object;
-  Dialog: Dialog;
-  states: readonly string[];
-}[] = [
-  { title: "Change the plan", action: changePlan, Dialog: ChangePlan, states: unclosed },
-  { title: "Adjust credits", action: adjustCredits, Dialog: AdjustCredits, states: unclosed },
-  {
-    title: "Refund a payment",
-    action: refundCredits,
-    Dialog: RefundCredits,
-    states: [...unclosed, "closed"],
-  },
-  { title: "Invite a person", action: inviteAccount, Dialog: InvitePerson, states: unclosed },
-  { title: "Edit the contact", action: setContact, Dialog: ChangeContact, states: [...unclosed, "closed"] },
-  { title: "Set the end date", action: setEnd, Dialog: SetEnd, states: unclosed },
-  { title: "Suspend", action: changeState, Dialog: Suspend, states: ["active"] },
-  { title: "Resume", action: changeState, Dialog: Resume, states: ["suspended"] },
-  {
-    title: "Close for good",
-    action: changeState,
-    json: { state: "closed" },
-    Dialog: Close,
-    states: unclosed,
-  },
+const items: readonly (readonly [title: string, change: AccountChange, states: readonly string[]])[] = [
+  ["Change the plan", plan, unclosed],
+  ["Adjust credits", adjust, unclosed],
+  ["Refund a payment", refund, all],
+  ["Invite a person", invitePerson, unclosed],
+  ["Edit the contact", changeContact, all],
+  ["Set the end date", changeEnd, unclosed],
+  ["Suspend", suspend, ["active"]],
+  ["Resume", resume, ["suspended"]],
+  ["Close for good", close, unclosed],
 ];
 
 export function AccountActions({ account, reload }: { account: Account; reload(): void }) {
-  const [shown, setShown] = useState<{ Dialog: Dialog } | null>(null);
-  const close = (isDone: boolean) => {
-    setShown(null);
-    if (isDone) reload();
-  };
+  const [open, setOpen] = useState<AccountChange | null>(null);
+  const button = (title: string, change: AccountChange, look: string) => (
+    <ActionButton
+      key={title}
+      action={change.action}
+      json={change.json}
+      class={look}
+      onClick={() => setOpen(change)}
+    >
+      {title}
+    </ActionButton>
+  );
   return (
     <>
-      {account.state !== "closed" && (
-        <ActionButton action={addCredits} class="primary" onClick={() => setShown({ Dialog: TopUp })}>
-          Top up
-        </ActionButton>
-      )}
+      {account.state !== "closed" && button("Top up", topUp, "primary")}
       <Menu title="Change">
-        {changes
-          .filter(({ states }) => states.includes(account.state))
-          .map((change) => (
-            <ActionButton
-              key={change.title}
-              action={change.action}
-              json={change.json}
-              class={change.Dialog === Close ? "danger" : ""}
-              onClick={() => setShown(change)}
-            >
-              {change.title}
-            </ActionButton>
-          ))}
+        {items
+          .filter(([, , states]) => states.includes(account.state))
+          .map(([title, change]) => button(title, change, change === close ? "danger" : ""))}
       </Menu>
-      {shown && <shown.Dialog account={account} close={close} />}
+      {open && (
+        <open.Dialog
+          account={account}
+          close={(isDone) => {
+            setOpen(null);
+            if (isDone) reload();
+          }}
+        />
+      )}
     </>
   );
 }

@@ -2,7 +2,6 @@
 import { useState } from "preact/hooks";
 import { addCredits, adjustCredits, refundCredits } from "../../../actions/credits.ts";
 import { creditsIn, exactCredits, microOf } from "../../../units.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
 import type { Values } from "../../shared/field.tsx";
 import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
@@ -12,49 +11,38 @@ import { dateOf } from "../../shared/times.ts";
 import type { Balance, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Facts } from "../../shared/values.tsx";
-import type { Account, Payment, Refund } from "../types.ts";
+import type { Payment, Refund } from "../types.ts";
+import { type AccountChange, type AccountDialogProps, accountChange } from "./account-dialog.tsx";
 
-interface Props {
-  account: Account;
-  close(isDone: boolean): void;
+export const topUp = accountChange(addCredits, () => ({
+  initial: { payment_id: newOperationId("console") },
+}));
+
+const adjustment = (initial: Values) =>
+  accountChange(adjustCredits, ({ id }) => ({
+    initial,
+    preview: async ({ credits }) => {
+      const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
+      const before = balances.additional.credits;
+      const change = Number(credits);
+      return (
+        <p>
+          Additional credits change from {wholeNumber(before)} to {wholeNumber(before + change)} (whole
+          credits, rounded down).
+          {change < 0 && " Only promotional credits that no request holds can be taken."}
+        </p>
+      );
+    },
+  }));
+
+export const adjust = adjustment({});
+
+export function AdjustCredits({ initial, ...props }: AccountDialogProps & { initial: Values }) {
+  const [{ Dialog }] = useState(() => adjustment(initial));
+  return <Dialog {...props} />;
 }
 
-export function TopUp({ account: { id }, close }: Props) {
-  const [payment] = useState(() => newOperationId("console"));
-  return (
-    <ActionDialog
-      action={addCredits}
-      target={{ account: id }}
-      subject={id}
-      initial={{ payment_id: payment }}
-      close={close}
-    />
-  );
-}
-
-export function AdjustCredits({ account: { id }, initial = {}, close }: Props & { initial?: Values }) {
-  return (
-    <ActionDialog
-      action={adjustCredits}
-      target={{ account: id }}
-      subject={id}
-      initial={initial}
-      preview={async ({ credits }) => {
-        const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
-        const before = balances.additional.credits;
-        const change = Number(credits);
-        return (
-          <p>
-            Additional credits change from {wholeNumber(before)} to {wholeNumber(before + change)} (whole
-            credits, rounded down).
-            {change < 0 && " Only promotional credits that no request holds can be taken."}
-          </p>
-        );
-      }}
-      close={close}
-    />
-  );
-}
+export const refund: AccountChange = { action: refundCredits, Dialog: RefundCredits };
 
 /** Stands for an id that is typed. */
 const typed = "typed";
@@ -63,7 +51,7 @@ const chosenPrefix = "id:";
 /** Offered in the form. The id of an older payment can be typed. */
 const paymentsMax = 200;
 
-export function RefundCredits({ account: { id }, close }: Props) {
+function RefundCredits({ account: { id }, close }: AccountDialogProps) {
   const title = `Refund a payment of ${id}`;
   const payments = useLoaded(`payments of ${id}`, (signal) =>
     get<Page<Payment>>(apiPath("accounts", id, "payments"), { limit: paymentsMax }, signal),
@@ -79,7 +67,7 @@ function RefundForm(props: {
   id: string;
   title: string;
   payments: readonly Payment[];
-  close: Props["close"];
+  close(isDone: boolean): void;
 }) {
   const { id, title, close } = props;
   // The list may be loaded again while the form is open.

@@ -1,33 +1,26 @@
 /** Suspending, resuming, closing, the end date, the contact, and the invitation of an account. */
 
 import { changeState, inviteAccount, setContact, setEnd, stateForms } from "../../../actions/accounts.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Secret } from "../../shared/secret.tsx";
 import type { Balance, Key, Page } from "../../shared/types.ts";
-import type { Account } from "../types.ts";
+import { accountChange } from "./account-dialog.tsx";
 
-interface Props {
-  account: Account;
-  close(isDone: boolean): void;
-}
-
-function changeTo(state: keyof typeof stateForms) {
+const changeTo = (state: keyof typeof stateForms) => {
   const { title, submit, intro } = stateForms[state];
-  return ({ account: { id }, close }: Props) => (
-    <ActionDialog
-      action={changeState}
-      target={{ account: id, state }}
-      title={`${title} ${id}`}
-      submit={submit}
-      isDangerous={state !== "active"}
-      intro={<p>{intro}</p>}
-      {...(state === "closed" ? { preview: () => lossOf(id) } : {})}
-      close={close}
-    />
+  return accountChange(
+    changeState,
+    ({ id }) => ({
+      title: `${title} ${id}`,
+      submit,
+      isDangerous: state !== "active",
+      intro: <p>{intro}</p>,
+      ...(state === "closed" ? { preview: () => lossOf(id) } : {}),
+    }),
+    { state },
   );
-}
+};
 
 /** What is lost with an account that closes. */
 async function lossOf(id: string) {
@@ -45,59 +38,32 @@ async function lossOf(id: string) {
   );
 }
 
-export const Suspend = changeTo("suspended");
-export const Resume = changeTo("active");
-export const Close = changeTo("closed");
+export const suspend = changeTo("suspended");
+export const resume = changeTo("active");
+export const close = changeTo("closed");
 
-export function SetEnd({ account: { id, ends_at }, close }: Props) {
-  return (
-    <ActionDialog
-      action={setEnd}
-      target={{ account: id }}
-      subject={id}
-      before={{ ends_at }}
-      preview={async ({ ends_at: endsAt }) => {
-        if (endsAt === undefined) return <p>The end date stays as it is.</p>;
-        if (endsAt === null) return <p>The account has no end date any more.</p>;
-        return Date.parse(String(endsAt)) <= Date.now() ? (
-          <p>
-            <strong>This time has passed: the account closes now, for good.</strong>
-          </p>
-        ) : (
-          <p>
-            The account closes at {String(endsAt).slice(0, 16).replace("T", " ")} UTC. Until then you can
-            change the date.
-          </p>
-        );
-      }}
-      close={close}
-    />
-  );
-}
+export const changeEnd = accountChange(setEnd, ({ ends_at }) => ({
+  before: { ends_at },
+  preview: async ({ ends_at: endsAt }) => {
+    if (endsAt === undefined) return <p>The end date stays as it is.</p>;
+    if (endsAt === null) return <p>The account has no end date any more.</p>;
+    return Date.parse(String(endsAt)) <= Date.now() ? (
+      <p>
+        <strong>This time has passed: the account closes now, for good.</strong>
+      </p>
+    ) : (
+      <p>
+        The account closes at {String(endsAt).slice(0, 16).replace("T", " ")} UTC. Until then you can change
+        the date.
+      </p>
+    );
+  },
+}));
 
-export function ChangeContact({ account, close }: Props) {
-  return (
-    <ActionDialog
-      action={setContact}
-      target={{ account: account.id }}
-      subject={account.id}
-      before={account}
-      close={close}
-    />
-  );
-}
+export const changeContact = accountChange(setContact, (account) => ({ before: account }));
 
-export function InvitePerson({ account: { id, email }, close }: Props) {
-  return (
-    <ActionDialog
-      action={inviteAccount}
-      target={{ account: id }}
-      subject={id}
-      initial={{ email: email ?? "" }}
-      result={({ link }) =>
-        link === null ? undefined : <Secret secret={link} of="invitation" lost="Make another link." />
-      }
-      close={close}
-    />
-  );
-}
+export const invitePerson = accountChange(inviteAccount, ({ email }) => ({
+  initial: { email: email ?? "" },
+  result: ({ link }) =>
+    link === null ? undefined : <Secret secret={link} of="invitation" lost="Make another link." />,
+}));
