@@ -66,103 +66,88 @@ function snippets(url: string, model: string, key: string): readonly Snippet[] {
   const [base, name, secret] = [url, model, key].map((text) => JSON.stringify(text));
   const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
   const body = JSON.stringify({ model, messages: [{ role: "user", content: "Say hello." }] });
-  const lines = (...all: string[]) => all.join("\n");
   return [
     [
       "curl",
       "in a terminal",
-      lines(
-        `curl ${quoted(`${url}/chat/completions`)} \\`,
-        `  -H ${quoted(`Authorization: Bearer ${key}`)} \\`,
-        `  -H "Content-Type: application/json" \\`,
-        `  -d ${quoted(body)}`,
-      ),
+      `curl ${quoted(`${url}/chat/completions`)} \\
+  -H ${quoted(`Authorization: Bearer ${key}`)} \\
+  -H "Content-Type: application/json" \\
+  -d ${quoted(body)}`,
     ],
     [
       "Python",
       "pip install openai",
-      lines(
-        "from openai import OpenAI",
-        "",
-        `client = OpenAI(base_url=${base}, api_key=${secret})`,
-        "answer = client.chat.completions.create(",
-        `    model=${name},`,
-        `    messages=[{"role": "user", "content": "Say hello."}],`,
-        ")",
-        "print(answer.choices[0].message.content)",
-      ),
+      `from openai import OpenAI
+
+client = OpenAI(base_url=${base}, api_key=${secret})
+answer = client.chat.completions.create(
+    model=${name},
+    messages=[{"role": "user", "content": "Say hello."}],
+)
+print(answer.choices[0].message.content)`,
     ],
     [
       "Node",
       "npm install openai",
-      lines(
-        `import OpenAI from "openai";`,
-        "",
-        `const client = new OpenAI({ baseURL: ${base}, apiKey: ${secret} });`,
-        "const answer = await client.chat.completions.create({",
-        `  model: ${name},`,
-        `  messages: [{ role: "user", content: "Say hello." }],`,
-        "});",
-        "console.log(answer.choices[0]?.message.content);",
-      ),
+      `import OpenAI from "openai";
+
+const client = new OpenAI({ baseURL: ${base}, apiKey: ${secret} });
+const answer = await client.chat.completions.create({
+  model: ${name},
+  messages: [{ role: "user", content: "Say hello." }],
+});
+console.log(answer.choices[0]?.message.content);`,
     ],
     [
       "LangChain",
       "pip install langchain-openai",
-      lines(
-        "from langchain_openai import ChatOpenAI",
-        "",
-        "model = ChatOpenAI(",
-        `    base_url=${base},`,
-        `    api_key=${secret},`,
-        `    model=${name},`,
-        "    stream_usage=True,",
-        ")",
-        `print(model.invoke("Say hello.").content)`,
-      ),
+      `from langchain_openai import ChatOpenAI
+
+model = ChatOpenAI(
+    base_url=${base},
+    api_key=${secret},
+    model=${name},
+    stream_usage=True,
+)
+print(model.invoke("Say hello.").content)`,
     ],
     [
       "Open WebUI",
       "in a terminal",
-      lines(
-        "docker run -d -p 3000:8080 -v open-webui:/app/backend/data \\",
-        `  -e ${quoted(`OPENAI_API_BASE_URL=${url}`)} \\`,
-        `  -e ${quoted(`OPENAI_API_KEY=${key}`)} \\`,
-        "  --name open-webui ghcr.io/open-webui/open-webui:main",
-      ),
+      `docker run -d -p 3000:8080 -v open-webui:/app/backend/data \\
+  -e ${quoted(`OPENAI_API_BASE_URL=${url}`)} \\
+  -e ${quoted(`OPENAI_API_KEY=${key}`)} \\
+  --name open-webui ghcr.io/open-webui/open-webui:main`,
     ],
     [
       "LibreChat",
       "in librechat.yaml",
-      lines(
-        "version: 1.2.1",
-        "endpoints:",
-        "  custom:",
-        "    - name: Inkwell",
-        `      apiKey: ${secret}`,
-        `      baseURL: ${base}`,
-        "      models:",
-        `        default: [${name}]`,
-        "        fetch: true",
-        "      titleConvo: true",
-        "      titleModel: current_model",
-      ),
+      `version: 1.2.1
+endpoints:
+  custom:
+    - name: Inkwell
+      apiKey: ${secret}
+      baseURL: ${base}
+      models:
+        default: [${name}]
+        fetch: true
+      titleConvo: true
+      titleModel: current_model`,
     ],
     [
       "Continue",
       "in ~/.continue/config.yaml",
-      lines(
-        "name: Inkwell",
-        "version: 0.0.1",
-        "schema: v1",
-        "models:",
-        `  - name: ${name}`,
-        "    provider: openai",
-        `    model: ${name}`,
-        `    apiBase: ${base}`,
-        `    apiKey: ${secret}`,
-        "    roles: [chat, edit]",
-      ),
+      `name: Inkwell
+version: 0.0.1
+schema: v1
+models:
+  - name: ${name}
+    provider: openai
+    model: ${name}
+    apiBase: ${base}
+    apiKey: ${secret}
+    roles: [chat, edit]`,
     ],
   ];
 }
