@@ -12,7 +12,7 @@ export interface FieldOf {
   /** As in the API, where it names a refused field: `spending_caps.credits`. */
   name: string;
   label: string;
-  kind?: "text" | "number" | "moment" | "select" | "choice" | "email" | "file";
+  kind?: "text" | "number" | "moment" | "select" | "email" | "file";
   hint?: string;
   initial?: string;
   isRequired?: boolean;
@@ -20,7 +20,7 @@ export interface FieldOf {
   min?: number;
   /** Returns what is wrong with a value of the right form, or null. */
   check?(values: Values): string | null;
-  /** Of a select, and of a choice between radio buttons. */
+  /** Of a select. */
   options?: readonly (readonly [value: string, title: string])[];
   /** Default: always. A hidden field is not checked. */
   isShown?(values: Values): boolean;
@@ -75,30 +75,6 @@ export function Field(props: {
     "aria-describedby": `${id}-hint ${id}-error`,
     "aria-required": isRequired,
   };
-  if (kind === "choice") {
-    return (
-      <div class="field" role="radiogroup" aria-labelledby={id}>
-        <span id={id}>{label}</span>
-        <div class="filters">
-          {options.map(([option, title]) => (
-            <label key={option}>
-              <input
-                type="radio"
-                name={name}
-                value={option}
-                checked={option === value}
-                onChange={() => change(option)}
-              />
-              {title}
-            </label>
-          ))}
-        </div>
-        <p class="error" role="alert">
-          {problem}
-        </p>
-      </div>
-    );
-  }
   return (
     <div class="field">
       <label for={id}>
