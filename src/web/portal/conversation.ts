@@ -55,7 +55,7 @@ export async function ask(
   try {
     const body = { ...request, stream: true };
     let isComplete = false;
-    for await (const { data } of events(apiPath("chat"), { method: "POST", body, signal })) {
+    for await (const data of events(apiPath("chat"), body, signal)) {
       if (data === "[DONE]") {
         isComplete = true;
         break;

@@ -77,28 +77,13 @@ export async function readBlob(path: string, query: Query): Promise<Blob> {
   return (await respond("GET", withQuery(path, query))).blob();
 }
 
-/** An event of a stream. A stream without names has events called "message". */
-interface ServerEvent {
-  name: string;
-  data: string;
-}
-
-interface EventsOptions {
-  method?: "GET" | "POST";
-  body?: object;
-  signal: AbortSignal;
-}
-
-/** Reads server-sent events until the stream ends. Throws if it is refused or breaks off. */
-export async function* events(path: string, options: EventsOptions): AsyncGenerator<ServerEvent> {
-  const { method = "GET", body, signal } = options;
-  const response = await respond(method, path, body, signal);
+/** Returns the data of server-sent events. Throws if their stream is refused or breaks off. */
+export async function* events(path: string, body: object, signal: AbortSignal): AsyncGenerator<string> {
+  const response = await respond("POST", path, body, signal);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (reader === undefined) return;
-  const found: ServerEvent[] = [];
-  const parser = createParser({
-    onEvent: ({ event = "message", data }) => void found.push({ name: event, data }),
-  });
+  const found: string[] = [];
+  const parser = createParser({ onEvent: ({ data }) => void found.push(data) });
   try {
     for (;;) {
       const { value, done } = await reader.read();
