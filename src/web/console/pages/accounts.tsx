@@ -2,9 +2,10 @@
 
 import { useRef } from "preact/hooks";
 import { accountFilters, openAccount } from "../../../actions/accounts.ts";
-import { inputsOf, jsonIn, withOptions, withoutNulls } from "../../shared/action-fields.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { withOptions } from "../../shared/action-fields.ts";
 import { ApiError, apiPath, create, get } from "../../shared/api.ts";
-import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
+import { FailedDialog } from "../../shared/form-dialog.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
@@ -93,38 +94,34 @@ export function AccountsPage({ place }: { place: Place }) {
 function OpenAccount({ close }: { close(): void }) {
   const lostResponse = useRef(false);
   const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
+  const make = async (json: object) => {
+    const { value: account, isNew } = await create<Account>(apiPath("accounts"), json).catch(
+      (error: unknown) => {
+        if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
+          lostResponse.current = true;
+        }
+        throw error;
+      },
+    );
+    // The API treats it as a repetition. It is one only if this form has sent it before.
+    if (!isNew && !lostResponse.current) {
+      const message = `Account ${account.id} exists already. Nothing has changed. Choose another id.`;
+      throw new ApiError(409, "account_exists", message, "id");
+    }
+    go(pathTo("accounts", account.id));
+    return account;
+  };
   if (plans.value === null) {
     const failed = { title: "Open an account", retry: plans.reload, close };
     return plans.error && <FailedDialog {...failed} error={plans.error} />;
   }
   const offered = plans.value.data.filter(({ offered }) => offered).map(({ id }) => [id, id] as const);
-  const { form, input } = openAccount;
-  const inputs = withOptions(inputsOf(input, { plan: offered[0]?.[0] }), "plan", offered);
   return (
-    <FormDialog
-      title={form?.title ?? ""}
-      kind="open"
-      submit={form?.submit ?? ""}
-      intro={<p>{form?.intro}</p>}
-      fields={inputs}
-      send={async (values) => {
-        const body = withoutNulls(jsonIn(input, values));
-        const { value: account, isNew } = await create<Account>(apiPath("accounts"), body).catch(
-          (error: unknown) => {
-            if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
-              lostResponse.current = true;
-            }
-            throw error;
-          },
-        );
-        // The API treats it as a repetition. It is one only if this form has sent it before.
-        if (!isNew && !lostResponse.current) {
-          const message = `Account ${account.id} exists already. Nothing has changed. Choose another id.`;
-          throw new ApiError(409, "account_exists", message, "id");
-        }
-        go(pathTo("accounts", account.id));
-        return { done: openAccount.done?.(account) ?? "" };
-      }}
+    <ActionDialog
+      action={openAccount}
+      initial={{ plan: offered[0]?.[0] ?? "" }}
+      inputs={(inputs) => withOptions(inputs, "plan", offered)}
+      make={make}
       close={close}
     />
   );
