@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { ApiError, askToJoin, signIn, signInChoices } from "./api.ts";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
+import { Input, useAttempt } from "./plain-form.tsx";
 import { go, pathTo } from "./router.tsx";
 import { useLoaded } from "./use-loaded.ts";
 
@@ -9,30 +10,24 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
   const choices = useLoaded("sign-in", signInChoices);
   const [name, setName] = useState("");
   const [email, setEmail] = useState("");
-  const [isBusy, setBusy] = useState(false);
   const [said, setSaid] = useState<string | null>(null);
-  const [error, setError] = useState<Error | null>(null);
+  const { isBusy, error, attempt } = useAttempt();
   const isMailed = choices.value?.sends_links === true;
   const join = async () => {
-    setBusy(true);
-    setError(null);
     setSaid(null);
-    try {
-      if (isMailed) {
-        await askToJoin({ code, name, email: email.trim() });
-        setSaid(`A mail is on its way to ${email.trim()}. Open the link in it: it takes your seat.`);
-      } else {
-        // All tabs share the secret, and signing out forgets it: one person takes one seat.
-        await signIn({ join: { code, join_id: pageSecret(), name } });
-        go(pathTo("keys"), true);
-        done();
-      }
-    } catch (failure) {
-      // Who presses the button again is somebody else.
-      if (failure instanceof ApiError && failure.code === "already_joined") forgetPageSecret();
-      setError(failure instanceof Error ? failure : new Error(String(failure)));
+    if (isMailed) {
+      await askToJoin({ code, name, email: email.trim() });
+      setSaid(`A mail is on its way to ${email.trim()}. Open the link in it: it takes your seat.`);
+      return;
     }
-    setBusy(false);
+    // All tabs share the secret, and signing out forgets it: one person takes one seat.
+    await signIn({ join: { code, join_id: pageSecret(), name } }).catch((failure: unknown) => {
+      // Who presses the button again is somebody else.
+      if (isJoined(failure)) forgetPageSecret();
+      throw failure;
+    });
+    go(pathTo("keys"), true);
+    done();
   };
   const failed = error ?? choices.error;
   return (
@@ -40,7 +35,7 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
-        if (!isBusy && choices.value !== null) void join();
+        if (!isBusy && choices.value !== null) void attempt(join);
       }}
     >
       <h1 id="sign-in">Join</h1>
@@ -49,29 +44,25 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
           ? "You get a mail with a link. It opens an account of your own, in which you make keys."
           : "You get an account of your own at once, in which you make keys."}
       </p>
-      <label class="field" for="join-name">
-        <span>Your name</span>
-        <input
-          id="join-name"
-          autocomplete="name"
-          autofocus
-          value={name}
-          aria-describedby="join-hint join-error"
-          onInput={({ currentTarget }) => setName(currentTarget.value)}
-        />
-      </label>
+      <Input
+        id="join-name"
+        label="Your name"
+        autocomplete="name"
+        autofocus
+        value={name}
+        aria-describedby="join-hint join-error"
+        change={setName}
+      />
       {isMailed && (
-        <label class="field" for="join-email">
-          <span>Your e-mail address</span>
-          <input
-            id="join-email"
-            type="email"
-            autocomplete="email"
-            value={email}
-            aria-describedby="join-error"
-            onInput={({ currentTarget }) => setEmail(currentTarget.value)}
-          />
-        </label>
+        <Input
+          id="join-email"
+          label="Your e-mail address"
+          type="email"
+          autocomplete="email"
+          value={email}
+          aria-describedby="join-error"
+          change={setEmail}
+        />
       )}
       <p id="join-hint" class="quiet">
         Whoever gave you the link sees it.
@@ -81,7 +72,13 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
       </p>
       <p role="status">{said}</p>
       <button type="submit" class="primary" disabled={isBusy || choices.value === null}>
-        {isBusy ? "Please wait …" : labelOf(error, isMailed)}
+        {isBusy
+          ? "Please wait …"
+          : isMailed
+            ? "Send me the link"
+            : isJoined(error)
+              ? "I am somebody else: join"
+              : "Join"}
       </button>{" "}
       {/* The code is not in the address any more. */}
       <button type="button" onClick={() => location.reload()}>
@@ -91,7 +88,6 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
   );
 }
 
-function labelOf(error: Error | null, isMailed: boolean): string {
-  if (error instanceof ApiError && error.code === "already_joined") return "I am somebody else: join";
-  return isMailed ? "Send me the link" : "Join";
+function isJoined(error: unknown): boolean {
+  return error instanceof ApiError && error.code === "already_joined";
 }

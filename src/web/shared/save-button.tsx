@@ -1,8 +1,8 @@
 /** A button that loads a file and saves it. An error stands beside it. */
-import { useState } from "preact/hooks";
 import type { ActionTexts } from "../../actions/action.ts";
 import { ActionButton } from "./action-button.tsx";
 import { counted } from "./numbers.ts";
+import { useAttempt } from "./plain-form.tsx";
 import { toast } from "./toasts.tsx";
 
 interface SaveProps {
@@ -17,7 +17,7 @@ interface SaveProps {
 }
 
 export function SaveButton({ file, load, text, action, label = text }: SaveProps) {
-  const [error, setError] = useState<string | null>(null);
+  const { error, attempt } = useAttempt();
   const save = async () => {
     const blob = await load();
     const link = document.createElement("a");
@@ -31,17 +31,10 @@ export function SaveButton({ file, load, text, action, label = text }: SaveProps
     <>
       {error && (
         <span class="error" role="alert">
-          {error}
+          {error.message}
         </span>
       )}
-      <ActionButton
-        action={action}
-        aria-label={label}
-        onClick={() => {
-          setError(null);
-          save().catch((failure: Error) => setError(failure.message));
-        }}
-      >
+      <ActionButton action={action} aria-label={label} onClick={() => attempt(save)}>
         {text}
       </ActionButton>
     </>

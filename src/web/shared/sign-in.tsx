@@ -8,6 +8,7 @@ import { showModal } from "./form-dialog.tsx";
 import { JoinForm } from "./join.tsx";
 import { Brand } from "./layout.tsx";
 import { appTitle } from "./paths.ts";
+import { Input, useAttempt } from "./plain-form.tsx";
 import { useLoaded } from "./use-loaded.ts";
 
 export interface SignInWords {
@@ -63,23 +64,10 @@ function SignInForm({
 }: Required<SignInProps> & { arrival: Arrival | null }) {
   const { title, secret, label, missing, hint } = words;
   const [typed, setTyped] = useState("");
-  const [error, setError] = useState<string | null>(null);
   const [isSecretWrong, setSecretWrong] = useState(false);
   const [invitation, setInvitation] = useState(invitationIn(arrival));
-  const [isBusy, setBusy] = useState(arrival !== null && invitation === null);
+  const { isBusy, error, setError, attempt } = useAttempt(arrival !== null && invitation === null);
   const choices = useLoaded("sign-in", signInChoices);
-  const attempt = async (step: () => Promise<void>) => {
-    setBusy(true);
-    setError(null);
-    setSecretWrong(false);
-    try {
-      await step();
-    } catch (failure) {
-      setError(failure instanceof Error ? failure.message : String(failure));
-      setInvitation(null);
-      setBusy(false);
-    }
-  };
   const enter = (credentials: Parameters<typeof signIn>[0]) =>
     attempt(async () => {
       try {
@@ -87,21 +75,23 @@ function SignInForm({
       } catch (failure) {
         // A link that is opened again, such as from the history of the browser.
         const isAgain = arrival !== null && failure instanceof ApiError && failure.status === 401;
-        if (!isAgain || (await presentSession().catch(() => null)) === null) throw failure;
+        if (!isAgain || (await presentSession().catch(() => null)) === null) {
+          setInvitation(null);
+          throw failure;
+        }
       }
       done();
     });
   const visitIssuer = () =>
     attempt(async () => {
+      setSecretWrong(false);
       const url = await beginSignIn();
-      if (!isOverPage) {
-        keepReturnPath();
-        location.assign(url);
-        return;
-      }
       // What was typed on the page stays: this tab waits for the other one.
-      open(url, "_blank", "noopener");
-      setBusy(false);
+      if (isOverPage) return void open(url, "_blank", "noopener");
+      keepReturnPath();
+      location.assign(url);
+      // It is busy until the page is left.
+      await new Promise(() => {});
     });
   useEffect(() => {
     document.title = `Sign in · ${appTitle}`;
@@ -140,7 +130,7 @@ function SignInForm({
         onSubmit={(event) => {
           event.preventDefault();
           const text = typed.trim();
-          if (text === "") setError(missing);
+          if (text === "") setError(new Error(missing));
           else if (!isBusy) void enter(secret === "key" ? { key: text } : { token: text });
           setSecretWrong(true);
         }}
@@ -148,7 +138,7 @@ function SignInForm({
         <h1 id="sign-in">{isOverPage ? "Sign in again" : title}</h1>
         {isOverPage && <p>Sign in to continue. What you typed on the page stays.</p>}
         <p id="secret-error" class="error" role="alert">
-          {error ?? choices.error?.message}
+          {(error ?? choices.error)?.message}
         </p>
         {issuer !== null && (
           <>
@@ -164,19 +154,17 @@ function SignInForm({
         {takesSecret && (
           <>
             {issuer !== null && <p class="quiet">Or with a secret:</p>}
-            <label class="field" for="secret">
-              <span>{label}</span>
-              <input
-                id="secret"
-                type="password"
-                autocomplete="current-password"
-                autofocus={issuer === null}
-                value={typed}
-                aria-invalid={error !== null && isSecretWrong}
-                aria-describedby="secret-hint secret-error"
-                onInput={({ currentTarget }) => setTyped(currentTarget.value)}
-              />
-            </label>
+            <Input
+              id="secret"
+              label={label}
+              type="password"
+              autocomplete="current-password"
+              autofocus={issuer === null}
+              value={typed}
+              aria-invalid={error !== null && isSecretWrong}
+              aria-describedby="secret-hint secret-error"
+              change={setTyped}
+            />
             <button type="submit" class={issuer === null ? "primary" : ""} disabled={isBusy}>
               {isBusy ? "Signing in …" : "Sign in"}
             </button>

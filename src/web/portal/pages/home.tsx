@@ -1,5 +1,4 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
-import { useState } from "preact/hooks";
 import { mailNames } from "../../../actions/accounts.ts";
 import { changeOwnMail, mailSaved } from "../../../actions/portal.ts";
 import { exactCredits, microPerCredit } from "../../../units.ts";
@@ -9,6 +8,7 @@ import { capKey } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { useAttempt } from "../../shared/plain-form.tsx";
 import { costCell } from "../../shared/receipts.tsx";
 import { endingCell } from "../../shared/request-state.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -78,15 +78,12 @@ export function HomePage({ own }: { own: OwnAccount }) {
 
 /** Switches, each of which takes effect at once. */
 function Mail({ choices, changed }: { choices: NonNullable<OwnAccount["mail"]>; changed(): void }) {
-  const [error, setError] = useState<Error | null>(null);
+  const { error, attempt } = useAttempt();
   const change = async (name: string, isOn: boolean) => {
-    setError(null);
-    try {
+    await attempt(async () => {
       await send("PATCH", apiPath("account", "mail"), { [name]: isOn ? "on" : "off" });
       toast(mailSaved);
-    } catch (failure) {
-      setError(failure instanceof Error ? failure : new Error(String(failure)));
-    }
+    });
     changed();
   };
   return (

@@ -1,0 +1,36 @@
+/** Forms that are no dialog: their inputs, and one step at a time with its error. */
+import type { ComponentProps } from "preact";
+import { useState } from "preact/hooks";
+
+/** `attempt` runs a step, and keeps the error of the last one. */
+export function useAttempt(isBusyAtFirst = false) {
+  const [isBusy, setBusy] = useState(isBusyAtFirst);
+  const [error, setError] = useState<Error | null>(null);
+  const attempt = async (step: () => Promise<void>) => {
+    setBusy(true);
+    setError(null);
+    try {
+      await step();
+    } catch (failure) {
+      setError(failure instanceof Error ? failure : new Error(String(failure)));
+    }
+    setBusy(false);
+  };
+  return { isBusy, error, setError, attempt };
+}
+
+type InputProps = ComponentProps<"input"> & {
+  id: string;
+  label: string;
+  value: string;
+  change(value: string): void;
+};
+
+export function Input({ id, label, change, ...input }: InputProps) {
+  return (
+    <label class="field" for={id}>
+      <span>{label}</span>
+      <input id={id} {...input} onInput={({ currentTarget }) => change(currentTarget.value)} />
+    </label>
+  );
+}
