@@ -70,10 +70,12 @@ export function keyTitle({ name, last_four }: Pick<Key, "name" | "last_four">): 
 export function keyAction(
   title: string,
   action: ActionTexts,
-  dialog: RowAction<Key>["dialog"],
+  dialog?: RowAction<Key>["dialog"],
 ): RowAction<Key> {
   const label = (key: Key) => `${title} the key ${keyTitle(key)}`;
-  return { title, action, label, isFor: ({ revoked_at: revokedAt }) => revokedAt === null, dialog };
+  const isFor = ({ revoked_at: revokedAt }: Key) => revokedAt === null;
+  const parts = (key: Key) => ({ target: { key: key.id }, subject: keyTitle(key) });
+  return { title, action, label, isFor, parts, ...(dialog && { dialog }) };
 }
 
 /** Returns `week` for `P1W`. Unusual periods stay as they are. */

@@ -7,6 +7,7 @@ import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ActionTexts } from "../../actions/action.ts";
 import { ActionButton } from "./action-button.tsx";
+import { ActionDialog, type ActionProps } from "./action-dialog.tsx";
 import { get, type Query } from "./api.ts";
 import { useChoice } from "./choice.tsx";
 import { Options } from "./options.tsx";
@@ -20,13 +21,19 @@ import { useLoaded } from "./use-loaded.ts";
 /** Called when a dialog closes; `isDone` if its change was applied. */
 type Close = (isDone?: boolean) => void;
 
+/** What the page knows of a dialog of an action, and what differs from the action. */
+export type Parts = Partial<ActionProps<unknown>>;
+
 export interface ListAction {
   title: string;
   /** What the dialog does, if not everybody may do it. */
   action?: ActionTexts;
-  isPrimary?: boolean;
+  look?: "primary" | "danger";
   /** What is no dialog, in the place of the button. */
   node?: ComponentChildren;
+  /** Of the dialog of the action. */
+  parts?: Parts;
+  /** In place of that dialog. */
   dialog?(close: Close): ComponentChildren;
 }
 
@@ -37,7 +44,9 @@ export interface RowAction<Row> {
   label(row: Row): string;
   /** Default: each row has it. */
   isFor?(row: Row): boolean;
-  dialog(row: Row, close: Close): ComponentChildren;
+  parts?(row: Row): Parts;
+  /** In place of the dialog of the action. */
+  dialog?(row: Row, close: Close): ComponentChildren;
 }
 
 export interface Filter {
@@ -110,25 +119,22 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const list = useLoaded(JSON.stringify([path, wanted, version]), (signal) =>
     get<Page<Row>>(path, wanted, signal),
   );
-  const [open, setOpen] = useState<Pick<ListAction, "dialog"> | null>(null);
   const choice = useChoice(keyOf);
-  const close = (isDone = false) => {
-    setOpen(null);
-    if (!isDone) return;
+  const { button, dialog } = useActions(() => {
     choice.clear();
     list.reload();
     changed?.();
-  };
-  const buttonOf = ({ title, action, label, isFor, dialog }: RowAction<Row>, row: Row) =>
-    (isFor?.(row) ?? true) && (
-      <ActionButton
-        action={action}
-        json={row}
-        aria-label={label(row)}
-        onClick={() => setOpen({ dialog: (done) => dialog(row, done) })}
-      >
-        {title}
-      </ActionButton>
+  });
+  const buttonOf = ({ label, isFor, parts, dialog, ...of }: RowAction<Row>, row: Row) =>
+    (isFor?.(row) ?? true) &&
+    button(
+      {
+        ...of,
+        ...(parts && { parts: parts(row) }),
+        ...(dialog && { dialog: (close) => dialog(row, close) }),
+      },
+      label(row),
+      row,
     );
   const shownColumns = [...columns];
   if (rowActions !== undefined) {
@@ -143,21 +149,7 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
     );
     shownColumns.push({ title: rowActions.title, cell });
   }
-  const buttonsOf = (all: readonly ListAction[]) =>
-    all.length > 0 &&
-    all.map(
-      (shown) =>
-        shown.node ?? (
-          <ActionButton
-            key={shown.title}
-            action={shown.action}
-            class={shown.isPrimary ? "primary" : ""}
-            onClick={() => setOpen(shown)}
-          >
-            {shown.title}
-          </ActionButton>
-        ),
-    );
+  const buttonsOf = (all: readonly ListAction[]) => all.length > 0 && all.map((each) => button(each));
   const shown = (
     <>
       {(filters.length > 0 || hasRefresh) && (
@@ -207,7 +199,45 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   return (
     <>
       {frame(buttonsOf(actions), shown)}
-      {open?.dialog?.(close)}
+      {dialog}
+    </>
+  );
+}
+
+/** Buttons of actions, and the dialog of the one that was pressed. `changed` follows a change. */
+export function useActions(changed: () => void) {
+  const [open, setOpen] = useState<ListAction | null>(null);
+  const close = (isDone = false) => {
+    setOpen(null);
+    if (isDone) changed();
+  };
+  /** `json`: what it is about. */
+  const button = (of: ListAction, label?: string, json: object | undefined = of.parts?.target) =>
+    of.node ?? (
+      <ActionButton
+        key={of.title}
+        action={of.action}
+        json={json}
+        class={of.look}
+        aria-label={label}
+        onClick={() => setOpen(of)}
+      >
+        {of.title}
+      </ActionButton>
+    );
+  const dialog =
+    open?.dialog?.(close) ??
+    (open?.action && <ActionDialog action={open.action} {...open.parts} close={close} />);
+  return { button, dialog };
+}
+
+/** Actions that belong to no list. */
+export function Actions({ of, changed }: { of: readonly ListAction[]; changed(): void }) {
+  const { button, dialog } = useActions(changed);
+  return (
+    <>
+      {of.map((each) => button(each))}
+      {dialog}
     </>
   );
 }

@@ -1,48 +1,30 @@
-/** Changes of additional credits: top-up, promotional credits and refund. */
+/** Changes of additional credits: promotional credits and refund. */
 import { useState } from "preact/hooks";
-import { addCredits, adjustCredits, refundCredits } from "../../../actions/credits.ts";
+import { refundCredits } from "../../../actions/credits.ts";
 import { creditsIn, exactCredits, microOf } from "../../../units.ts";
 import { apiPath, get, send } from "../../shared/api.ts";
 import type { Values } from "../../shared/field.tsx";
 import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
-import { newOperationId } from "../../shared/operation-id.ts";
 import { dateOf } from "../../shared/times.ts";
 import type { Balance, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Facts } from "../../shared/values.tsx";
 import type { Payment, Refund } from "../types.ts";
-import { type AccountChange, type AccountDialogProps, accountChange } from "./account-dialog.tsx";
 
-export const topUp = accountChange(addCredits, () => ({
-  initial: { payment_id: newOperationId("console") },
-}));
-
-const adjustment = (initial: Values) =>
-  accountChange(adjustCredits, ({ id }) => ({
-    initial,
-    preview: async ({ credits }) => {
-      const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
-      const before = balances.additional.credits;
-      const change = Number(credits);
-      return (
-        <p>
-          Additional credits change from {wholeNumber(before)} to {wholeNumber(before + change)} (whole
-          credits, rounded down).
-          {change < 0 && " Only promotional credits that no request holds can be taken."}
-        </p>
-      );
-    },
-  }));
-
-export const adjust = adjustment({});
-
-export function AdjustCredits({ initial, ...props }: AccountDialogProps & { initial: Values }) {
-  const [{ Dialog }] = useState(() => adjustment(initial));
-  return <Dialog {...props} />;
-}
-
-export const refund: AccountChange = { action: refundCredits, Dialog: RefundCredits };
+/** The preview of promotional credits that are given or taken. */
+export const adjustmentOf = (id: string) => async (json: Readonly<Record<string, unknown>>) => {
+  const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
+  const before = balances.additional.credits;
+  const change = Number(json.credits);
+  return (
+    <p>
+      Additional credits change from {wholeNumber(before)} to {wholeNumber(before + change)} (whole credits,
+      rounded down).
+      {change < 0 && " Only promotional credits that no request holds can be taken."}
+    </p>
+  );
+};
 
 /** Stands for an id that is typed. */
 const typed = "typed";
@@ -51,7 +33,7 @@ const chosenPrefix = "id:";
 /** Offered in the form. The id of an older payment can be typed. */
 const paymentsMax = 200;
 
-function RefundCredits({ account: { id }, close }: AccountDialogProps) {
+export function RefundCredits({ id, close }: { id: string; close(isDone: boolean): void }) {
   const title = `Refund a payment of ${id}`;
   const payments = useLoaded(`payments of ${id}`, (signal) =>
     get<Page<Payment>>(apiPath("accounts", id, "payments"), { limit: paymentsMax }, signal),

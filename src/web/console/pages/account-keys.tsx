@@ -1,6 +1,5 @@
 /** The keys of an account with their limits and caps. */
 import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
 import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
 import { KeyCaps, keyAction, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
@@ -25,9 +24,7 @@ const rowActions = [
   keyAction("Rotate", rotateKey, (key, close) => (
     <RotateKeyDialog action={rotateKey} of={key} name={keyTitle(key)} publicUrl={null} close={close} />
   )),
-  keyAction("Revoke", revokeKey, (key, close) => (
-    <ActionDialog action={revokeKey} target={{ key: key.id }} subject={keyTitle(key)} close={close} />
-  )),
+  keyAction("Revoke", revokeKey),
 ];
 
 export function AccountKeys({ account: { id, state } }: AccountTabProps) {
@@ -42,7 +39,7 @@ export function AccountKeys({ account: { id, state } }: AccountTabProps) {
         {
           title: "Create a key",
           action: makeKey,
-          isPrimary: true,
+          look: "primary",
           dialog: (close) => <NewKeyDialog action={makeKey} account={id} publicUrl={null} close={close} />,
         },
       ]}

@@ -11,12 +11,9 @@ import { Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Time } from "../../shared/values.tsx";
-import type { Plan, PlanPreview } from "../types.ts";
-import type { AccountChange, AccountDialogProps } from "./account-dialog.tsx";
+import type { Account, Plan, PlanPreview } from "../types.ts";
 
-export const plan: AccountChange = { action: changePlan, Dialog: ChangePlan };
-
-function ChangePlan({ account, close }: AccountDialogProps) {
+export function ChangePlan({ account, close }: { account: Account; close(isDone: boolean): void }) {
   const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
   const title = `Change the plan of ${account.id}`;
   if (plans.value === null) {

@@ -3,24 +3,39 @@
 import { changeState, inviteAccount, setContact, setEnd, stateForms } from "../../../actions/accounts.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
+import type { ListAction, Parts } from "../../shared/resource-page.tsx";
 import { Secret } from "../../shared/secret.tsx";
 import type { Balance, Key, Page } from "../../shared/types.ts";
-import { accountChange } from "./account-dialog.tsx";
+import type { Account } from "../types.ts";
 
-const changeTo = (state: keyof typeof stateForms) => {
+/** Changes of an account that is not closed. */
+export function changesOf(account: Account, of: Parts): readonly ListAction[] {
+  const { id, state, email, ends_at } = account;
+  const result = ({ link }: { link: string | null }) =>
+    link === null ? undefined : <Secret secret={link} of="invitation" lost="Make another link." />;
+  return [
+    {
+      title: "Invite a person",
+      action: inviteAccount,
+      parts: { ...of, initial: { email: email ?? "" }, result },
+    },
+    changeContact(account, of),
+    { title: "Set the end date", action: setEnd, parts: { ...of, before: { ends_at }, preview: endText } },
+    stateChange(id, state === "active" ? "suspended" : "active"),
+    { ...stateChange(id, "closed", lossOf), title: "Close for good", look: "danger" },
+  ];
+}
+
+export function changeContact(account: Account, of: Parts): ListAction {
+  return { title: "Edit the contact", action: setContact, parts: { ...of, before: account } };
+}
+
+function stateChange(id: string, state: keyof typeof stateForms, lost?: typeof lossOf): ListAction {
   const { title, submit, intro } = stateForms[state];
-  return accountChange(
-    changeState,
-    ({ id }) => ({
-      title: `${title} ${id}`,
-      submit,
-      isDangerous: state !== "active",
-      intro: <p>{intro}</p>,
-      ...(state === "closed" ? { preview: () => lossOf(id) } : {}),
-    }),
-    { state },
-  );
-};
+  const words = { title: `${title} ${id}`, submit, intro: <p>{intro}</p>, isDangerous: state !== "active" };
+  const preview = lost && { preview: () => lost(id) };
+  return { title, action: changeState, parts: { target: { account: id, state }, ...words, ...preview } };
+}
 
 /** What is lost with an account that closes. */
 async function lossOf(id: string) {
@@ -38,32 +53,17 @@ async function lossOf(id: string) {
   );
 }
 
-export const suspend = changeTo("suspended");
-export const resume = changeTo("active");
-export const close = changeTo("closed");
-
-export const changeEnd = accountChange(setEnd, ({ ends_at }) => ({
-  before: { ends_at },
-  preview: async ({ ends_at: endsAt }) => {
-    if (endsAt === undefined) return <p>The end date stays as it is.</p>;
-    if (endsAt === null) return <p>The account has no end date any more.</p>;
-    return Date.parse(String(endsAt)) <= Date.now() ? (
-      <p>
-        <strong>This time has passed: the account closes now, for good.</strong>
-      </p>
-    ) : (
-      <p>
-        The account closes at {String(endsAt).slice(0, 16).replace("T", " ")} UTC. Until then you can change
-        the date.
-      </p>
-    );
-  },
-}));
-
-export const changeContact = accountChange(setContact, (account) => ({ before: account }));
-
-export const invitePerson = accountChange(inviteAccount, ({ email }) => ({
-  initial: { email: email ?? "" },
-  result: ({ link }) =>
-    link === null ? undefined : <Secret secret={link} of="invitation" lost="Make another link." />,
-}));
+async function endText({ ends_at: endsAt }: Readonly<Record<string, unknown>>) {
+  if (endsAt === undefined) return <p>The end date stays as it is.</p>;
+  if (endsAt === null) return <p>The account has no end date any more.</p>;
+  return Date.parse(String(endsAt)) <= Date.now() ? (
+    <p>
+      <strong>This time has passed: the account closes now, for good.</strong>
+    </p>
+  ) : (
+    <p>
+      The account closes at {String(endsAt).slice(0, 16).replace("T", " ")} UTC. Until then you can change the
+      date.
+    </p>
+  );
+}

@@ -53,7 +53,7 @@ const actions: readonly ListAction[] = [
   {
     title: "Open an account",
     action: openAccount,
-    isPrimary: true,
+    look: "primary",
     dialog: (close) => <OpenAccount close={close} />,
   },
 ];

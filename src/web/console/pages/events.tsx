@@ -1,6 +1,5 @@
 /** Receivers of events: whether they work, and what became of each event. */
 import { sendEvents } from "../../../actions/events.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
@@ -92,9 +91,7 @@ function Deliveries({ endpoint, place, changed }: { endpoint: string; place: Pla
         {
           title: "Send again",
           action: sendEvents,
-          dialog: (close) => (
-            <ActionDialog action={sendEvents} target={{ endpoint }} subject={endpoint} close={close} />
-          ),
+          parts: { target: { endpoint }, subject: endpoint },
         },
       ]}
       empty="There are no such events."

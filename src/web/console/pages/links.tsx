@@ -1,16 +1,12 @@
 /** Links by which many people join: their list, and one with its seats and accounts. */
 import { useState } from "preact/hooks";
-import type { ActionTexts } from "../../../actions/action.ts";
 import { closeLinkAccounts, createLink, endLink, rotateLink, setLink } from "../../../actions/links.ts";
-import { ActionButton } from "../../shared/action-button.tsx";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
-import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { commandLine } from "../../shared/paths.ts";
-import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
+import { Actions, type ListAction, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { Secret } from "../../shared/secret.tsx";
 import { Empty } from "../../shared/states.tsx";
@@ -24,17 +20,15 @@ import type { JoinLink, LinkAccount, LinkSeats } from "../types.ts";
 const dotsMax = 400;
 const accountsMax = 500;
 
+const secretOf = ({ link = null }: { link?: string | null }) => (
+  <Secret secret={link} of="link" lost="Make a new link on its page." />
+);
+
 const make: ListAction = {
   title: "Make a link",
   action: createLink,
-  isPrimary: true,
-  dialog: (close) => (
-    <ActionDialog
-      action={createLink}
-      result={({ link }) => <Secret secret={link} of="link" lost="Make another link on its page." />}
-      close={close}
-    />
-  ),
+  look: "primary",
+  parts: { result: secretOf },
 };
 
 export function LinksPage({ place }: { place: Place }) {
@@ -78,7 +72,7 @@ export function LinkPage({ id }: { id: string }) {
   return (
     <>
       <PageHead title={link?.name ?? "Link"} above={<Link to={pathTo("links")}>Links</Link>}>
-        {link !== undefined && <LinkActions link={link} changed={() => setChanges(changes + 1)} />}
+        {link !== undefined && <Actions of={actionsOf(link)} changed={() => setChanges(changes + 1)} />}
       </PageHead>
       <ShownLive of={live}>
         {({ data, next, link: shown, seats }) => (
@@ -157,40 +151,14 @@ function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link
   );
 }
 
-/** Actions, and whether a link that has ended has them. */
-const changes: readonly (readonly [title: string, action: ActionTexts, atEnd: boolean])[] = [
-  ["Change", setLink, false],
-  ["New link", rotateLink, false],
-  ["End", endLink, false],
-  ["Close all accounts", closeLinkAccounts, true],
-];
-
-function LinkActions({ link, changed }: { link: JoinLink; changed(): void }) {
-  const { open, show, close } = useAction(changed);
-  const action = changes.find(([title]) => title === open)?.[1];
-  return (
-    <>
-      {changes
-        .filter(([, , atEnd]) => atEnd || link.ended_at === null)
-        .map(([title, each]) => (
-          <ActionButton key={title} action={each} onClick={() => show(title)}>
-            {title}
-          </ActionButton>
-        ))}
-      {action && (
-        <ActionDialog<{ link?: string | null }>
-          action={action}
-          target={{ link: link.id }}
-          subject={link.name}
-          {...(action === setLink && { before: link })}
-          {...(action === rotateLink && { result: secretOf })}
-          close={close}
-        />
-      )}
-    </>
-  );
+/** A link that has ended has the last one only. */
+function actionsOf(link: JoinLink): readonly ListAction[] {
+  const parts = { target: { link: link.id }, subject: link.name };
+  const all: readonly ListAction[] = [
+    { title: "Change", action: setLink, parts: { ...parts, before: link } },
+    { title: "New link", action: rotateLink, parts: { ...parts, result: secretOf } },
+    { title: "End", action: endLink, parts },
+    { title: "Close all accounts", action: closeLinkAccounts, parts },
+  ];
+  return link.ended_at === null ? all : all.slice(-1);
 }
-
-const secretOf = ({ link = null }: { link?: string | null }) => (
-  <Secret secret={link} of="link" lost="Make a new link again." />
-);

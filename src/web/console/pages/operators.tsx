@@ -1,7 +1,6 @@
 /** Operator keys, and all changes with who made them. */
 import { operatorKeyState } from "../../../actions/columns.ts";
 import { endOperatorKey, makeOperatorKey } from "../../../actions/operator-keys.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { type Filter, type ListAction, ResourceList, type RowAction } from "../../shared/resource-page.tsx";
 import type { Place } from "../../shared/router.tsx";
@@ -18,13 +17,11 @@ const keyColumns = columnsOf("operatorKey", "name role last_four ended_at made_b
 const make: ListAction = {
   title: "Make an operator key",
   action: makeOperatorKey,
-  dialog: (close) => (
-    <ActionDialog
-      action={makeOperatorKey}
-      result={({ key }) => <Secret secret={key} lost="End this key in the list, and make another one." />}
-      close={close}
-    />
-  ),
+  parts: {
+    result: ({ key }: { key: string | null }) => (
+      <Secret secret={key} lost="End this key in the list, and make another one." />
+    ),
+  },
 };
 
 const end: RowAction<OperatorKey> = {
@@ -32,9 +29,7 @@ const end: RowAction<OperatorKey> = {
   action: endOperatorKey,
   label: ({ name }) => `End ${name}`,
   isFor: ({ ended_at: endedAt }) => endedAt === null,
-  dialog: ({ id, name }, close) => (
-    <ActionDialog action={endOperatorKey} target={{ operator_key: id }} subject={name} close={close} />
-  ),
+  parts: ({ id, name }) => ({ target: { operator_key: id }, subject: name }),
 };
 
 const changeFilters: readonly Filter[] = [

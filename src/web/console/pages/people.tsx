@@ -9,7 +9,6 @@ import {
   linkPerson,
   personStateForms,
 } from "../../../actions/people.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, readBlob } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { type ListAction, ResourceList, type RowAction } from "../../shared/resource-page.tsx";
@@ -30,7 +29,6 @@ export const personCells = {
 const add: ListAction = {
   title: "Add a person behind a front end",
   action: addPerson,
-  dialog: (close) => <ActionDialog action={addPerson} close={close} />,
 };
 
 const stateChange = (state: keyof typeof personStateForms): RowAction<Person> => {
@@ -41,17 +39,13 @@ const stateChange = (state: keyof typeof personStateForms): RowAction<Person> =>
     label: (person) => `${title} ${personName(person)}`,
     isFor: ({ erased_at: erasedAt, suspended_at: suspendedAt }) =>
       erasedAt === null && (suspendedAt === null) === (state === "suspended"),
-    dialog: (person, close) => (
-      <ActionDialog
-        action={changePersonState}
-        target={{ person: person.id, state }}
-        title={`${title} ${personName(person)}`}
-        submit={submit}
-        isDangerous={state === "suspended"}
-        intro={<p>{intro}</p>}
-        close={close}
-      />
-    ),
+    parts: (person) => ({
+      target: { person: person.id, state },
+      title: `${title} ${personName(person)}`,
+      submit,
+      isDangerous: state === "suspended",
+      intro: <p>{intro}</p>,
+    }),
   };
 };
 
@@ -65,9 +59,7 @@ const changeOf = (
   action,
   label: (person) => `${label} ${personName(person)}`,
   isFor: (person) => person.erased_at === null && isFor(person),
-  dialog: (person, close) => (
-    <ActionDialog action={action} target={{ person: person.id }} subject={personName(person)} close={close} />
-  ),
+  parts: (person) => ({ target: { person: person.id }, subject: personName(person) }),
 });
 
 const exportData = (person: Person) => (

@@ -1,22 +1,20 @@
 /** One finished request: why it cost what it cost, whose it is, and credits that make up for it. */
-import { useState } from "preact/hooks";
 import { adjustCredits } from "../../../actions/credits.ts";
 import { creditsIn } from "../../../units.ts";
-import { ActionButton } from "../../shared/action-button.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { Charge } from "../../shared/charge.tsx";
 import { keyTitle } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
+import { Actions, type ListAction } from "../../shared/resource-page.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import type { Account } from "../types.ts";
-import { AdjustCredits } from "./account-credits.tsx";
+import { adjustmentOf } from "./account-credits.tsx";
 
 export function RequestPage({ id: typed }: { id: string }) {
   const id = typed.replace(/^chatcmpl-/, "");
-  const [isGiving, setGiving] = useState(false);
   const request = useLoaded(`request ${id}`, async (signal) => {
     const { data } = await get<Page<Receipt>>(apiPath("usage"), { request_id: id }, signal);
     const [first] = data;
@@ -29,17 +27,24 @@ export function RequestPage({ id: typed }: { id: string }) {
   const leftMicro = data.reduce((sum, row) => sum + row.cost_micro - row.shortfall_micro - row.memo_micro, 0);
   // Credits are given whole, and for a request at most what was paid.
   const credits = creditsIn(leftMicro);
+  const give: ListAction = {
+    title: "Give credits for it",
+    look: "primary",
+    action: adjustCredits,
+    parts: {
+      target: { account: account?.id ?? "" },
+      subject: account?.id ?? "",
+      initial: { credits: `${credits || 1}`, reason: `Request ${id}`, request_id: credits ? id : "" },
+      preview: adjustmentOf(account?.id ?? ""),
+    },
+  };
   return (
     <>
       <PageHead
         title={account === undefined ? "Request" : `Request of ${account.owner ?? account.id}`}
         above={account && <Link to={pathTo("accounts", account.id)}>Account {account.id}</Link>}
       >
-        {leftMicro > 0 && account?.state !== "closed" && (
-          <ActionButton action={adjustCredits} class="primary" onClick={() => setGiving(true)}>
-            Give credits for it
-          </ActionButton>
-        )}
+        {leftMicro > 0 && account?.state !== "closed" && <Actions of={[give]} changed={request.reload} />}
       </PageHead>
       <Shown of={request}>
         {() =>
@@ -57,16 +62,6 @@ export function RequestPage({ id: typed }: { id: string }) {
           )
         }
       </Shown>
-      {isGiving && account && (
-        <AdjustCredits
-          account={account}
-          initial={{ credits: `${credits || 1}`, reason: `Request ${id}`, request_id: credits ? id : "" }}
-          close={(isDone) => {
-            setGiving(false);
-            if (isDone) request.reload();
-          }}
-        />
-      )}
     </>
   );
 }

@@ -15,7 +15,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
   const isOwn = (key: Key) => key.id === own.key?.id;
   const create: ListAction = {
     title: "Create a key",
-    isPrimary: true,
+    look: "primary",
     dialog: (close) => <CreateKey own={own} close={close} />,
   };
   const edit = keyAction("Edit", changeOwnKey, (key, close) => (
