@@ -7,7 +7,7 @@ import { capPeriods } from "../../actions/fields.ts";
 import { exactCredits, microPerCredit } from "../../units.ts";
 import { LeftBar } from "./balance.tsx";
 import { wholeNumber } from "./numbers.ts";
-import type { RowAction } from "./resource-page.tsx";
+import type { Parts, RowAction } from "./resource-page.tsx";
 import type { Key } from "./types.ts";
 import { Badge, Due, Time } from "./values.tsx";
 
@@ -70,12 +70,15 @@ export function keyTitle({ name, last_four }: Pick<Key, "name" | "last_four">): 
 export function keyAction(
   title: string,
   action: ActionTexts,
-  dialog?: RowAction<Key>["dialog"],
+  partsOf: (key: Key) => Parts = () => ({}),
 ): RowAction<Key> {
-  const label = (key: Key) => `${title} the key ${keyTitle(key)}`;
-  const isFor = ({ revoked_at: revokedAt }: Key) => revokedAt === null;
-  const parts = (key: Key) => ({ target: { key: key.id }, subject: keyTitle(key) });
-  return { title, action, label, isFor, parts, ...(dialog && { dialog }) };
+  return {
+    title,
+    action,
+    label: (key) => `${title} the key ${keyTitle(key)}`,
+    isFor: ({ revoked_at: revokedAt }) => revokedAt === null,
+    parts: (key) => ({ target: { key: key.id }, subject: keyTitle(key), ...partsOf(key) }),
+  };
 }
 
 /** Returns `week` for `P1W`. Unusual periods stay as they are. */

@@ -1,8 +1,8 @@
 /** The keys of an account with their limits and caps. */
 import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.ts";
 import { apiPath } from "../../shared/api.ts";
-import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
-import { KeyCaps, keyAction, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
+import { changedKeyParts, newKeyParts, rotatedKeyParts } from "../../shared/key-dialogs.tsx";
+import { KeyCaps, keyAction, keyCells, keyNames } from "../../shared/key-values.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -18,12 +18,8 @@ const columns = columnsOf("key", `${keyNames} portal`, {
 });
 
 const rowActions = [
-  keyAction("Edit", changeKey, (key, close) => (
-    <ChangeKeyDialog action={changeKey} of={key} name={keyTitle(key)} close={close} />
-  )),
-  keyAction("Rotate", rotateKey, (key, close) => (
-    <RotateKeyDialog action={rotateKey} of={key} name={keyTitle(key)} publicUrl={null} close={close} />
-  )),
+  keyAction("Edit", changeKey, (key) => changedKeyParts(key)),
+  keyAction("Rotate", rotateKey, () => rotatedKeyParts(rotateKey, null)),
   keyAction("Revoke", revokeKey),
 ];
 
@@ -40,7 +36,7 @@ export function AccountKeys({ account: { id, state } }: AccountTabProps) {
           title: "Create a key",
           action: makeKey,
           look: "primary",
-          dialog: (close) => <NewKeyDialog action={makeKey} account={id} publicUrl={null} close={close} />,
+          parts: { target: { account: id }, subject: id, ...newKeyParts(null) },
         },
       ]}
       command={`key create ${id}`}

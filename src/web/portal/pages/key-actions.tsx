@@ -1,39 +1,51 @@
-/** Dialogs for keys. A new secret is shown once, and limits of the session's key stand at the fields. */
+/** Actions on keys. A new secret is shown once, and limits of the session's key stand at the fields. */
 import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "../../../actions/portal.ts";
 import { dayMs } from "../../../units.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
-import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
-import { keyTitle } from "../../shared/key-values.tsx";
+import { changedKeyParts, newKeyParts, rotatedKeyParts } from "../../shared/key-dialogs.tsx";
+import { keyAction } from "../../shared/key-values.tsx";
 import { counted } from "../../shared/numbers.ts";
+import type { ListAction, Parts } from "../../shared/resource-page.tsx";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { Time } from "../../shared/values.tsx";
 import type { OwnAccount } from "../types.ts";
 
-interface Props {
-  of: Key;
-  /** Whether it is the key of the session. */
-  isOwn: boolean;
-  close(isDone: boolean): void;
+/** The key or the person of the session creates it. A key of a person may have to expire. */
+export function createKey({ key, rights, public_url: publicUrl }: OwnAccount): ListAction {
+  const intro = key === null && { intro: "The key uses the credits of your account." };
+  return {
+    title: "Create a key",
+    look: "primary",
+    action: makeOwnKey,
+    parts: { ...newKeyParts(publicUrl, key, rights.latest_expiry), ...intro },
+  };
 }
 
-/** `own`: the key or the person that creates it. A key of a person may have to expire. */
-export function CreateKey({ own, close }: { own: OwnAccount; close(isDone: boolean): void }) {
-  return (
-    <NewKeyDialog
-      action={makeOwnKey}
-      publicUrl={own.public_url}
-      {...(own.key === null ? { intro: "The key uses the credits of your account." } : { creator: own.key })}
-      {...(own.rights.latest_expiry === null ? {} : { latestExpiry: own.rights.latest_expiry })}
-      close={close}
-    />
+export function keyActions({ key: own, rights, public_url: publicUrl }: OwnAccount) {
+  const isOwn = (key: Key) => key.id === own?.id;
+  const rotate = keyAction("Rotate", rotateOwnKey, (key) =>
+    rotatedKeyParts(
+      rotateOwnKey,
+      publicUrl,
+      isOwn(key) ? "You stay signed in here. Other sessions of this key end." : "",
+    ),
   );
+  if (rights.keys === "own") return [rotate];
+  const edit = keyAction("Edit", changeOwnKey, (key) => changedParts(key, own));
+  const revoke = keyAction("Revoke", revokeOwnKey, (key) => ({
+    intro: <p>This cannot be undone. The preview shows what ends.</p>,
+    preview: () => endOf(key, isOwn(key)),
+  }));
+  return [edit, rotate, revoke];
 }
 
-/** `creator` is the key of the session. If it has a cap, only names can be changed. */
-export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { creator: Key | null }) {
-  const isOwn = key.id === creator?.id;
-  const intro = isOwn && (
+/** `own` is the key of the session. If it has a cap, only names can be changed. */
+function changedParts(key: Key, own: Key | null): Parts {
+  if (own !== null && own.spending_caps.length > 0) {
+    const intro = <p>Your key has a spending cap, so it can change the names of keys only.</p>;
+    return { ...changedKeyParts(key, own, ["name"]), intro };
+  }
+  const intro = key.id === own?.id && (
     <>
       <p>{changeOwnKey.form?.intro}</p>
       <p>
@@ -42,70 +54,33 @@ export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { 
       </p>
     </>
   );
-  const ofName = {
-    intro: <p>Your key has a spending cap, so it can change the names of keys only.</p>,
-    only: ["name"],
+  return { ...changedKeyParts(key, own), ...(intro && { intro }) };
+}
+
+/** Shows whether somebody uses the key. */
+async function endOf(key: Key, isOwn: boolean) {
+  const query = {
+    key: key.id,
+    from: new Date(Date.now() - dayMs).toISOString(),
+    limit: 100,
   };
+  const { data, next } = await get<Page<Receipt>>(apiPath("requests"), query);
+  const count = `${next === null ? "" : "more than "}${counted(data.length, "request")}`;
   return (
-    <ChangeKeyDialog
-      action={changeOwnKey}
-      of={key}
-      name={keyTitle(key)}
-      close={close}
-      {...(creator === null ? {} : { creator })}
-      {...(creator !== null && creator.spending_caps.length > 0 ? ofName : intro ? { intro } : {})}
-    />
-  );
-}
-
-export function RotateKey({ of: key, isOwn, publicUrl, close }: Props & { publicUrl: string | null }) {
-  return (
-    <RotateKeyDialog
-      action={rotateOwnKey}
-      publicUrl={publicUrl}
-      of={key}
-      name={keyTitle(key)}
-      note={isOwn ? "You stay signed in here. Other sessions of this key end." : ""}
-      close={close}
-    />
-  );
-}
-
-/** The preview shows whether somebody uses the key. */
-export function RevokeKey({ of: key, isOwn, close }: Props) {
-  return (
-    <ActionDialog
-      action={revokeOwnKey}
-      target={{ key: key.id }}
-      subject={keyTitle(key)}
-      intro={<p>This cannot be undone. The preview shows what ends.</p>}
-      preview={async () => {
-        const query = {
-          key: key.id,
-          from: new Date(Date.now() - dayMs).toISOString(),
-          limit: 100,
-        };
-        const { data, next } = await get<Page<Receipt>>(apiPath("requests"), query);
-        const count = `${next === null ? "" : "more than "}${counted(data.length, "request")}`;
-        return (
-          <ul>
-            <li>
-              Requests with the secret …{key.last_four} are refused from now on; running ones may finish. In
-              the last 24 hours it made {count}. It was last used <Time at={key.last_used_at} />.
-            </li>
-            {key.old_secret_until !== null && <li>Its secret from before the rotation ends too.</li>}
-            <li>
-              {isOwn ? (
-                <strong>You are signed in with this key: this session ends too.</strong>
-              ) : (
-                "Sessions of this key in the portal end."
-              )}
-            </li>
-            <li>The receipts of the key stay.</li>
-          </ul>
-        );
-      }}
-      close={close}
-    />
+    <ul>
+      <li>
+        Requests with the secret …{key.last_four} are refused from now on; running ones may finish. In the
+        last 24 hours it made {count}. It was last used <Time at={key.last_used_at} />.
+      </li>
+      {key.old_secret_until !== null && <li>Its secret from before the rotation ends too.</li>}
+      <li>
+        {isOwn ? (
+          <strong>You are signed in with this key: this session ends too.</strong>
+        ) : (
+          "Sessions of this key in the portal end."
+        )}
+      </li>
+      <li>The receipts of the key stay.</li>
+    </ul>
   );
 }

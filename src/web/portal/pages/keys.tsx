@@ -1,32 +1,17 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
-import { changeOwnKey, revokeOwnKey, rotateOwnKey } from "../../../actions/portal.ts";
 import { apiPath } from "../../shared/api.ts";
-import { KeyCaps, keyAction, keyCells, keyNames, limitsOf, periodTitle } from "../../shared/key-values.tsx";
+import { KeyCaps, keyCells, keyNames, limitsOf, periodTitle } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
-import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
+import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
 import { keysMax } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
-import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
+import { createKey, keyActions } from "./key-actions.tsx";
 
 export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void }) {
   const { rights } = own;
   const isOwn = (key: Key) => key.id === own.key?.id;
-  const create: ListAction = {
-    title: "Create a key",
-    look: "primary",
-    dialog: (close) => <CreateKey own={own} close={close} />,
-  };
-  const edit = keyAction("Edit", changeOwnKey, (key, close) => (
-    <ChangeKey of={key} creator={own.key} close={close} />
-  ));
-  const rotate = keyAction("Rotate", rotateOwnKey, (key, close) => (
-    <RotateKey of={key} isOwn={isOwn(key)} publicUrl={own.public_url} close={close} />
-  ));
-  const revoke = keyAction("Revoke", revokeOwnKey, (key, close) => (
-    <RevokeKey of={key} isOwn={isOwn(key)} close={close} />
-  ));
   return (
     <ResourceList<Key>
       path={apiPath("keys")}
@@ -43,8 +28,8 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         spending_caps: (key: Key) => <KeyCaps of={key} />,
         models: ({ models }: Key) => (models.includes("*") ? "all" : models.join(", ")),
       })}
-      rowActions={{ title: "Change", actions: rights.keys === "own" ? [rotate] : [edit, rotate, revoke] }}
-      actions={rights.can_create_keys ? [create] : []}
+      rowActions={{ title: "Change", actions: keyActions(own) }}
+      actions={rights.can_create_keys ? [createKey(own)] : []}
       frame={(buttons, list) => (
         <>
           <PageHead title={rights.keys === "own" ? "Your key" : "Keys"}>{buttons}</PageHead>
