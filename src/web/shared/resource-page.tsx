@@ -205,11 +205,11 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
 }
 
 /** Buttons of actions, and the dialog of the one that was pressed. `changed` follows a change. */
-export function useActions(changed: () => void) {
+export function useActions(changed?: () => void) {
   const [open, setOpen] = useState<ListAction | null>(null);
   const close = (isDone = false) => {
     setOpen(null);
-    if (isDone) changed();
+    if (isDone) changed?.();
   };
   /** `json`: what it is about. */
   const button = (of: ListAction, label?: string, json: object | undefined = of.parts?.target) =>

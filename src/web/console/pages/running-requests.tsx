@@ -1,10 +1,9 @@
 /** Running requests of all nodes with the credits that they hold, and stopping one. */
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { stopRequest } from "../../../actions/service.ts";
-import { ActionButton } from "../../shared/action-button.tsx";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { type ListAction, useActions } from "../../shared/resource-page.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
@@ -20,7 +19,7 @@ export function RunningRequests(props: {
   hasAccount?: boolean;
 }) {
   const { rows, total, hasAccount = true } = props;
-  const [open, setOpen] = useState<RunningRequest | null>(null);
+  const { button, dialog } = useActions();
   const list = useRef<HTMLDivElement>(null);
   // It keeps the height of its longest state: requests that begin and end move nothing for long.
   useLayoutEffect(() => {
@@ -47,14 +46,9 @@ export function RunningRequests(props: {
                   </span>
                 ),
                 request_id: (row: RunningRequest) => (
-                  <ActionButton
-                    action={stopRequest}
-                    aria-label={`Stop the request ${row.request_id}`}
-                    title={row.request_id}
-                    onClick={() => setOpen(row)}
-                  >
-                    Stop
-                  </ActionButton>
+                  <span title={row.request_id}>
+                    {button(stop(row), `Stop the request ${row.request_id}`)}
+                  </span>
                 ),
               },
             )}
@@ -66,19 +60,17 @@ export function RunningRequests(props: {
           </p>
         )}
       </div>
-      {open !== null && (
-        <ActionDialog
-          action={stopRequest}
-          target={{ request: open.request_id }}
-          intro={
-            <p>
-              The request <code>{open.request_id}</code> of {open.account} to {open.model} ends now. Its
-              client gets the error <code>request_stopped</code>, and pays for the tokens so far.
-            </p>
-          }
-          close={() => setOpen(null)}
-        />
-      )}
+      {dialog}
     </Card>
   );
+}
+
+function stop({ request_id: request, account, model }: RunningRequest): ListAction {
+  const intro = (
+    <p>
+      The request <code>{request}</code> of {account} to {model} ends now. Its client gets the error{" "}
+      <code>request_stopped</code>, and pays for the tokens so far.
+    </p>
+  );
+  return { title: "Stop", action: stopRequest, parts: { target: { request }, intro } };
 }

@@ -1,12 +1,11 @@
 /** Running requests that the session sees, with a button that stops one. */
 
 import { stopOwnRequest } from "../../../actions/portal.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
-import { useAction } from "../../shared/form-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { type Live, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { useActions } from "../../shared/resource-page.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import type { PortalLive } from "../types.ts";
 
@@ -23,11 +22,11 @@ interface RunningProps {
 }
 
 export function RunningRequests({ of, nameOfKey, isHiddenIfEmpty = false }: RunningProps) {
-  const { open, show, close } = useAction();
-  if (isHiddenIfEmpty && open === null && !of.value?.requests.data.length) return null;
+  const { button, dialog } = useActions();
+  if (isHiddenIfEmpty && !dialog && !of.value?.requests.data.length) return null;
   return (
     <Card title="Running requests">
-      {open !== null && <ActionDialog action={stopOwnRequest} target={{ request: open }} close={close} />}
+      {dialog}
       <ShownLive of={of}>
         {({ requests: { data, more } }) =>
           data.length === 0 ? (
@@ -45,11 +44,13 @@ export function RunningRequests({ of, nameOfKey, isHiddenIfEmpty = false }: Runn
                   ),
                   {
                     title: "",
-                    cell: ({ id }) => (
-                      <button type="button" aria-label={`Stop the request ${id}`} onClick={() => show(id)}>
-                        Stop
-                      </button>
-                    ),
+                    cell: ({ id }) => {
+                      const parts = { target: { request: id } };
+                      return button(
+                        { title: "Stop", action: stopOwnRequest, parts },
+                        `Stop the request ${id}`,
+                      );
+                    },
                   },
                 ]}
               />
