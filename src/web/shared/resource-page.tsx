@@ -242,7 +242,8 @@ export function Actions({ of, changed }: { of: readonly ListAction[]; changed():
   );
 }
 
-function FilterInput({ of: filter, value }: { of: Filter; value: string }) {
+/** Changes the path of the page. */
+export function FilterInput({ of: filter, value }: { of: Filter; value: string }) {
   const { name, label, isLabelHidden = false, options, as } = filter;
   const input = useRef<HTMLInputElement>(null);
   // Not at each rendering: the list may be loaded while somebody types.

@@ -4,9 +4,9 @@ import { get, readBlob } from "./api.ts";
 import { Chart, useChartView } from "./chart.tsx";
 import { Card, Figure } from "./layout.tsx";
 import { wholeNumber } from "./numbers.ts";
-import { Options } from "./options.tsx";
 import { PeriodPicker } from "./period.tsx";
-import { go, Link, type Place, pathTo, usePeriod, withParameters } from "./router.tsx";
+import { FilterInput } from "./resource-page.tsx";
+import { Link, type Place, pathTo, usePeriod, withParameters } from "./router.tsx";
 import { SaveButton } from "./save-button.tsx";
 import { Empty, Shown } from "./states.tsx";
 import { columnsOf, Pager, Table } from "./table.tsx";
@@ -42,7 +42,8 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
   // Days are in their order, and in pages. Others have the highest cost first.
   const after = by === "day" ? place.query.get("after") : null;
   const page = by === "day" ? { after, limit: 100 } : { order: "cost", limit: groupsMax };
-  const filter = { from, to, account, model: place.query.get("model"), key: place.query.get("key") };
+  const [model = "", key = ""] = ["model", "key"].map((name) => place.query.get(name) ?? "");
+  const filter = { from, to, account, model, key };
   const name = JSON.stringify(filter);
   const view = useChartView();
   const chart = useLoaded(`chart ${by} ${name}`, (signal) => usageSeries(path, by, filter, signal));
@@ -57,31 +58,21 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
     <>
       <PeriodPicker from={from} to={to} />
       <div class="filters">
-        <label for="by">
-          By
-          <select
-            id="by"
-            value={by}
-            onChange={({ currentTarget }) => go(withParameters({ by: currentTarget.value, after: null }))}
-          >
-            <Options of={groups} />
-          </select>
-        </label>
-        {(["model", "key"] as const).map((each) => {
-          const value = place.query.get(each);
-          return (
-            value !== null && (
-              <button
-                key={each}
-                type="button"
-                onClick={() => go(withParameters({ [each]: null, after: null }))}
-              >
-                {each}: {each === "key" ? nameOfKey(value) : value} ✕
-              </button>
-            )
-          );
-        })}
-        <Export path={path} query={{ ...filter, by }} />
+        <FilterInput
+          of={{ name: "by", label: "By", options: groups.map((group) => [group, group]) }}
+          value={by}
+        />
+        <FilterInput of={{ name: "model", label: "model", as: "link" }} value={model} />
+        <FilterInput of={{ name: "key", label: "key", as: "link" }} value={nameOfKey(key)} />
+        <span class="actions">
+          <SaveButton
+            text="Export CSV"
+            file={`usage-${by}-${from}-${dayAfter(to, -1)}.csv`}
+            load={() =>
+              readBlob(path, { ...filter, by, format: "csv", order: by === "day" ? "name" : "cost" })
+            }
+          />
+        </span>
       </div>
       <Card title="Cost by day">
         <Shown of={chart}>
@@ -181,19 +172,5 @@ function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey
     <Link to={withParameters({ [by]: name, by: "day", after: null })}>
       {by === "key" ? nameOfKey(name) : name}
     </Link>
-  );
-}
-
-function Export({ path, query }: { path: string; query: Record<string, string | null | undefined> }) {
-  // The days that the page shows: `to` of the query is excluded.
-  const last = dayAfter(query.to ?? "", -1);
-  return (
-    <span class="actions">
-      <SaveButton
-        text="Export CSV"
-        file={`usage-${query.by}-${query.from}-${last}.csv`}
-        load={() => readBlob(path, { ...query, format: "csv", order: query.by === "day" ? "name" : "cost" })}
-      />
-    </span>
   );
 }

@@ -7,6 +7,4 @@ export interface AccountTabProps {
   /** Number of changes that this page has made; what they change is loaded again. */
   changes: number;
   place: Place;
-  /** Loads the account again after a change. */
-  reload(): void;
 }

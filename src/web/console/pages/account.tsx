@@ -67,9 +67,7 @@ export function AccountPage({ id, tab, place }: { id: string; tab: string; place
           This topic does not exist. <Link to={pathTo("accounts", id)}>Open the overview</Link>.
         </p>
       ) : (
-        <Shown of={account}>
-          {(row) => <current.Tab account={row} changes={changes} place={place} reload={reload} />}
-        </Shown>
+        <Shown of={account}>{(row) => <current.Tab account={row} changes={changes} place={place} />}</Shown>
       )}
     </>
   );
