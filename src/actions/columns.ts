@@ -351,7 +351,16 @@ export function columnsWith<Cell>(cellOf: (kind: Kind, value: unknown, decimals?
         cells.get(name) ?? ((row: Row, decimals?: number) => cellOf(kind, valueAt(row, name), decimals));
       const hasAmounts = kind === "credits" || kind === "change";
       const microOf = hasAmounts ? (row: Row) => Number(valueAt(row, name)) : null;
-      return { title, head: head.toUpperCase(), isNumber, isOptional: word !== name, cell, microOf };
+      const hasValue = (row: Row) => valueAt(row, name) !== null;
+      return {
+        title,
+        head: head.toUpperCase(),
+        isNumber,
+        isOptional: word !== name,
+        hasValue,
+        cell,
+        microOf,
+      };
     });
   };
 }

@@ -53,7 +53,7 @@ test("names, notes, reasons and ids that are HTML are text on every page", async
   };
   await fill({ Account: "html", Owner: html, Note: html, "External id": html });
   await submit(page);
-  await page.getByRole("heading", { name: "html", exact: true }).waitFor();
+  await page.getByRole("heading", { name: html, exact: true }).waitFor();
   await page.getByRole("button", { name: "Top up" }).click();
   await fill({ Credits: "9", "Payment id": html });
   await submit(page);

@@ -62,7 +62,7 @@ test("a class is pasted, previewed by row and imported; its links are saved, and
     .getByText("joined")
     .waitFor();
   await page.getByLabel("not come yet").check();
-  await page.getByRole("link", { name: "pupil05" }).waitFor({ state: "hidden" });
+  await page.getByRole("link", { name: "Owner of pupil05" }).waitFor({ state: "hidden" });
 });
 
 test("those who are chosen are topped up once, in spite of a stop, and the others keep what they have", async (visit) => {

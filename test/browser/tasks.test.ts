@@ -156,7 +156,7 @@ task("Give a new student 500 credits and a key", operator, async (task) => {
   await steps.choose("Plan", "student");
   await steps.fill("Owner", "Noor <b>Haddad</b>");
   await steps.click("Open the account");
-  await page.getByRole("heading", { name: "noor", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "Noor <b>Haddad</b>", level: 1 }).waitFor();
   await steps.click("Top up");
   await steps.fill("Credits", "500");
   await steps.click("Add the credits");

@@ -1,10 +1,10 @@
-/** A link to an account. A long id is cut off; it is whole in the title, and while it has the focus. */
+/** A link to an account. A long name is cut off; it is whole in the title, and while it has the focus. */
 import { Link, pathTo } from "../shared/router.tsx";
 
-export function AccountLink({ id }: { id: string }) {
+export function AccountLink({ id, name = id }: { id: string; name?: string | null }) {
   return (
-    <span class="id" title={id}>
-      <Link to={pathTo("accounts", id)}>{id}</Link>
+    <span class="id" title={name ?? id}>
+      <Link to={pathTo("accounts", id)}>{name ?? id}</Link>
     </span>
   );
 }

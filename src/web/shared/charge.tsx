@@ -1,5 +1,5 @@
 /** Why a request cost what it cost: tokens x price = credits, and the buckets that paid. */
-import { wholeNumber } from "./numbers.ts";
+import { decimalsOf, wholeNumber } from "./numbers.ts";
 import { endingCell, explainEnding } from "./request-state.tsx";
 import { columnsOf, factsOf, Table } from "./table.tsx";
 import { exactTime } from "./times.ts";
@@ -14,6 +14,8 @@ interface Line {
 }
 
 export function Charge({ of: receipt, keyName }: { of: Receipt; keyName: string }) {
+  const lines = linesOf(receipt);
+  const decimals = Math.max(...[receipt.cost_micro, ...lines.map(microOf)].map(decimalsOf));
   const payments = [
     ["Base credits", receipt.base_micro],
     ["Overage credits", receipt.overage_micro],
@@ -30,7 +32,7 @@ export function Charge({ of: receipt, keyName }: { of: Receipt; keyName: string 
       </div>
       <Table
         caption="Calculation of the cost"
-        rows={linesOf(receipt)}
+        rows={lines}
         keyOf={({ name }) => name}
         columns={[
           { title: "Tokens", cell: ({ name }) => name },
@@ -39,7 +41,7 @@ export function Charge({ of: receipt, keyName }: { of: Receipt; keyName: string 
           {
             title: "= credits",
             isNumber: true,
-            cell: ({ tokens, price }) => <Amount micro={tokens * price} />,
+            cell: (line) => <Amount micro={microOf(line)} decimals={decimals} />,
           },
         ]}
         foot={
@@ -47,7 +49,7 @@ export function Charge({ of: receipt, keyName }: { of: Receipt; keyName: string 
             <tr>
               <td colSpan={3}>Cost in credits</td>
               <td class="number">
-                <Amount micro={receipt.cost_micro} />
+                <Amount micro={receipt.cost_micro} decimals={decimals} />
               </td>
             </tr>
           </tfoot>
@@ -78,6 +80,8 @@ export function Charge({ of: receipt, keyName }: { of: Receipt; keyName: string 
     </>
   );
 }
+
+const microOf = ({ tokens, price }: Line) => tokens * price;
 
 function linesOf(receipt: Receipt): Line[] {
   const { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens } = receipt;

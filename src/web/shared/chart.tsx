@@ -69,7 +69,7 @@ function Legend({ drawn, view }: { drawn: readonly Drawn[]; view: ChartView }) {
     view.hide(hidden);
   };
   return (
-    <div class="filters">
+    <div class="filters legend">
       {drawn.map((one) => (
         <button key={one.name} type="button" aria-pressed={one.isShown} onClick={() => toggle(one)}>
           <Swatch of={one} />

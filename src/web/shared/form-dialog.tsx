@@ -13,6 +13,7 @@ import { Field, type FieldOf, type Values, valueProblemOf, withLabels } from "./
 import { newOperationId } from "./operation-id.ts";
 import { Failure } from "./states.tsx";
 import { toast } from "./toasts.tsx";
+import { useLoaded } from "./use-loaded.ts";
 
 interface FormProps {
   title: string;
@@ -52,6 +53,7 @@ export function FormDialog(props: FormProps) {
   const [isMoreOpen, setMoreOpen] = useState(false);
   const json = jsonOf?.(values);
   const forbidden = useForbidden({ action, json });
+  const isPreview = preview !== undefined && previewed === null;
   const latest = useRef(values);
   latest.current = values;
 
@@ -79,7 +81,7 @@ export function FormDialog(props: FormProps) {
     if (found.length > 0 || isBusy) return;
     setBusy(true);
     try {
-      if (preview !== undefined && previewed === null) {
+      if (preview !== undefined && isPreview) {
         const changes = await preview(values);
         // Fields may have changed meanwhile: the preview is of other values then.
         if (latest.current === values) setPreviewed(changes);
@@ -152,10 +154,10 @@ export function FormDialog(props: FormProps) {
               action={action}
               json={json}
               type="submit"
-              class={isDangerous ? "danger" : "primary"}
+              class={isDangerous && !isPreview ? "danger" : "primary"}
               disabled={isBusy}
             >
-              {isBusy ? "Please wait …" : preview !== undefined && previewed === null ? "Preview" : submit}
+              {isBusy ? "Please wait …" : isPreview ? "Preview" : submit}
             </ActionButton>
           </div>
         </form>
@@ -164,17 +166,31 @@ export function FormDialog(props: FormProps) {
   );
 }
 
-/** Stands for a dialog whose choices cannot be loaded. */
-export function FailedDialog(props: { title: string; error: Error; retry(): void; close(): void }) {
+interface LoadedDialogProps<T> {
+  /** Of the dialog that stands there if the choices cannot be loaded. */
+  title: string;
+  of: string;
+  load(signal: AbortSignal): Promise<T>;
+  close(isDone: boolean): void;
+  children(value: T): ComponentChildren;
+}
+
+/** Loads the choices of a dialog before it opens. */
+export function LoadedDialog<T>({ title, of, load, close, children }: LoadedDialogProps<T>) {
+  const { value, error, reload } = useLoaded(of, load);
+  if (value !== null) return <>{children(value)}</>;
+  const cancel = () => close(false);
   return (
-    <Dialog title={props.title} cancel={props.close}>
-      <Failure error={props.error} retry={props.retry} />
-      <div class="buttons">
-        <button type="button" onClick={props.close}>
-          Cancel
-        </button>
-      </div>
-    </Dialog>
+    error && (
+      <Dialog title={title} cancel={cancel}>
+        <Failure error={error} retry={reload} />
+        <div class="buttons">
+          <button type="button" onClick={cancel}>
+            Cancel
+          </button>
+        </div>
+      </Dialog>
+    )
   );
 }
 

@@ -17,7 +17,14 @@ export function Brand() {
   );
 }
 
-export function PageHead(props: { title: string; children?: ComponentChildren; above?: ComponentChildren }) {
+interface HeadProps {
+  title: string;
+  children?: ComponentChildren;
+  above?: ComponentChildren;
+  below?: ComponentChildren;
+}
+
+export function PageHead(props: HeadProps) {
   const { title } = props;
   useEffect(() => {
     document.title = `${title} · ${appTitle}`;
@@ -27,6 +34,7 @@ export function PageHead(props: { title: string; children?: ComponentChildren; a
       {props.above}
       <h1 tabIndex={-1}>{title}</h1>
       {props.children && <div class="actions">{props.children}</div>}
+      {props.below && <p class="quiet">{props.below}</p>}
     </header>
   );
 }

@@ -11,7 +11,7 @@ export function PeriodPicker(props: { from: string | null; to: string | null; ha
   const set = (changes: Record<string, string | null>) => go(withParameters({ ...changes, after: null }));
   const tomorrow = today(1);
   const lastDay = to === null ? undefined : dayAfter(to, -1);
-  const ranges = [
+  const ranges: { title: string; from: string | null; to: string | null }[] = [
     ...spans.map((days) => ({
       title: days === 1 ? "Today" : `${days} days`,
       to: tomorrow,
@@ -21,50 +21,37 @@ export function PeriodPicker(props: { from: string | null; to: string | null; ha
     { title: "Last month", ...monthBefore() },
   ];
   ranges.splice(1, 0, { title: "Yesterday", from: today(-1), to: today() });
+  if (hasAll) ranges.push({ title: "All", from: null, to: null });
   return (
     <div class="filters">
-      {ranges.map(({ title, ...range }) => (
-        <button
-          key={title}
-          type="button"
-          aria-pressed={from === range.from && to === range.to}
-          onClick={() => set(range)}
-        >
-          {title}
-        </button>
+      <div class="spans">
+        {ranges.map(({ title, ...range }) => (
+          <button
+            key={title}
+            type="button"
+            aria-pressed={from === range.from && to === range.to}
+            onClick={() => set({ ...range, from: range.from ?? "all" })}
+          >
+            {title}
+          </button>
+        ))}
+      </div>
+      {[
+        { id: "from", label: "From", value: from, max: lastDay, shift: 0 },
+        { id: "to", label: "to", value: lastDay, min: from ?? undefined, max: "9999-12-31", shift: 1 },
+      ].map(({ id, label, value, shift, ...bounds }) => (
+        <label key={id} for={id}>
+          {label}
+          <input
+            id={id}
+            type="date"
+            value={value ?? ""}
+            {...bounds}
+            onChange={({ currentTarget: { value: day } }) => day && set({ [id]: dayAfter(day, shift) })}
+          />
+        </label>
       ))}
-      {hasAll && (
-        <button
-          type="button"
-          aria-pressed={from === null && to === null}
-          onClick={() => set({ from: "all", to: null })}
-        >
-          All
-        </button>
-      )}
-      <label for="from">
-        From
-        <input
-          id="from"
-          type="date"
-          value={from ?? ""}
-          max={lastDay}
-          onChange={({ currentTarget }) => currentTarget.value && set({ from: currentTarget.value })}
-        />
-      </label>
-      <label for="to">
-        to
-        <input
-          id="to"
-          type="date"
-          value={lastDay ?? ""}
-          min={from ?? undefined}
-          onChange={({ currentTarget }) =>
-            currentTarget.value && set({ to: dayAfter(currentTarget.value, 1) })
-          }
-        />
-      </label>
-      <span class="quiet">days in {timezone()}</span>
+      <span class="quiet">{timezone()}</span>
     </div>
   );
 }

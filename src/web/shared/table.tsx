@@ -18,6 +18,9 @@ export interface Column<Row> {
   /** `decimals`: those of the amounts of the column. */
   cell(row: Row, decimals?: number): ComponentChildren;
   isNumber?: boolean;
+  /** Left out if no row has a value. */
+  isOptional?: boolean;
+  hasValue?(row: Row): boolean;
   /** Of a column of amounts. */
   microOf?: ((row: Row) => number) | null;
 }
@@ -49,7 +52,10 @@ interface TableProps<Row> {
 
 /** A row without `keyOf` is known by its id, or else by its place. */
 export function Table<Row extends object>(props: TableProps<Row> & { rows: readonly Row[] }) {
-  const { caption, columns, rows, keyOf = idOf, foot } = props;
+  const { caption, rows, keyOf = idOf, foot } = props;
+  const columns = props.columns.filter(
+    ({ isOptional, hasValue }) => !isOptional || hasValue === undefined || rows.some((row) => hasValue(row)),
+  );
   const region = useRef<HTMLElement>(null);
   const decimals = columns.map(({ microOf }) =>
     microOf ? Math.max(0, ...rows.map((row) => decimalsOf(microOf(row)))) : undefined,
@@ -91,9 +97,11 @@ export function Table<Row extends object>(props: TableProps<Row> & { rows: reado
   );
 }
 
-/** Returns one row as facts: titles with their cells. */
+/** Returns the values that a row has as facts: titles with their cells. */
 export function factsOf<Row>(row: Row, columns: readonly Column<Row>[]) {
-  return columns.map(({ title, cell }) => [title, cell(row)] as const);
+  return columns
+    .filter(({ hasValue }) => hasValue?.(row) ?? true)
+    .map(({ title, cell }) => [title, cell(row)] as const);
 }
 
 /** A table of a loaded list. Without `empty`, a list without rows is a table without rows. */

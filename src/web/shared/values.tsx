@@ -19,8 +19,14 @@ export function ShortAmount({ micro }: { micro: number }) {
   return <span title={`${exactCredits(micro)} credits`}>{shortCredits(micro)}</span>;
 }
 
-/** So many characters stay whole; of a longer id, the end and the beginning are shown. */
+/** So many characters of an id stay: its beginning and its end. */
 const idCharacters = { whole: 14, end: 5 };
+
+/** An id without its middle. */
+export function ShortId({ of: id }: { of: string }) {
+  const { whole, end } = idCharacters;
+  return <code title={id}>{id.length <= whole ? id : `${id.slice(0, whole - end)}…${id.slice(-end)}`}</code>;
+}
 
 /** An id that a click copies. */
 export function Id({ of: id }: { of: string }) {
@@ -30,7 +36,6 @@ export function Id({ of: id }: { of: string }) {
       type="button"
       class="copy"
       aria-label={`Copy ${id}`}
-      title={`${id}, a click copies it`}
       onClick={() =>
         navigator.clipboard.writeText(id).then(
           () => toast(`Copied ${id}.`),
@@ -38,8 +43,7 @@ export function Id({ of: id }: { of: string }) {
         )
       }
     >
-      <span>{id.slice(0, -idCharacters.end)}</span>
-      <span>{id.slice(-idCharacters.end)}</span>
+      <ShortId of={id} />
     </button>
   );
 }

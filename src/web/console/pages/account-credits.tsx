@@ -4,11 +4,10 @@ import { refundCredits } from "../../../actions/credits.ts";
 import { creditsIn, exactCredits, microOf } from "../../../units.ts";
 import { apiPath, get, send } from "../../shared/api.ts";
 import type { Values } from "../../shared/field.tsx";
-import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
+import { FormDialog, LoadedDialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
 import { dateOf } from "../../shared/times.ts";
 import type { Balance, Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
 import { Facts } from "../../shared/values.tsx";
 import type { Payment, Refund } from "../types.ts";
 
@@ -34,15 +33,18 @@ const chosenPrefix = "id:";
 const paymentsMax = 200;
 
 export function RefundCredits({ id, close }: { id: string; close(isDone: boolean): void }) {
-  const title = `Refund a payment of ${id}`;
-  const payments = useLoaded(`payments of ${id}`, (signal) =>
-    get<Page<Payment>>(apiPath("accounts", id, "payments"), { limit: paymentsMax }, signal),
+  const form = { title: `Refund a payment of ${id}`, close };
+  return (
+    <LoadedDialog
+      {...form}
+      of={`payments of ${id}`}
+      load={(signal) =>
+        get<Page<Payment>>(apiPath("accounts", id, "payments"), { limit: paymentsMax }, signal)
+      }
+    >
+      {({ data }) => <RefundForm {...form} id={id} payments={data} />}
+    </LoadedDialog>
   );
-  if (payments.value === null) {
-    const failed = { title, retry: payments.reload, close: () => close(false) };
-    return payments.error && <FailedDialog {...failed} error={payments.error} />;
-  }
-  return <RefundForm id={id} title={title} payments={payments.value.data} close={close} />;
 }
 
 function RefundForm(props: {

@@ -28,7 +28,7 @@ export function AccountOverview({ account, changes }: AccountTabProps) {
   const now = live.value;
   const hasMailOff = mailNames.some((name) => account[name] === "off");
   return (
-    <>
+    <div class="detail">
       <Card title="Balance" actions={<LiveMark of={live} />}>
         <ShownLive of={live}>
           {({ balance, refills, held_micro, spending_caps: caps }) => (
@@ -39,18 +39,22 @@ export function AccountOverview({ account, changes }: AccountTabProps) {
           )}
         </ShownLive>
       </Card>
-      <Card title="Account">
-        <Facts
-          rows={factsOf(account, [
-            ...columnsOf("account", "plan next_plan ends_at created_at owner email external_id note"),
-            ...(hasMailOff ? mailColumns : []),
-          ])}
-        />
-      </Card>
-      <People account={id} changes={changes} />
-      <Refusals account={id} />
-      {now && <RunningRequests rows={now.requests} total={now.running} hasAccount={false} />}
-    </>
+      <div>
+        <Card title="Account">
+          <Facts
+            rows={factsOf(account, [
+              ...columnsOf("account", "plan next_plan ends_at created_at email external_id note"),
+              ...(hasMailOff ? mailColumns : []),
+            ])}
+          />
+        </Card>
+        <People account={id} changes={changes} />
+      </div>
+      <div>
+        {now && <RunningRequests rows={now.requests} total={now.running} hasAccount={false} />}
+        <Refusals account={id} />
+      </div>
+    </div>
   );
 }
 

@@ -1,52 +1,69 @@
 /** A change of the plan: the preview shows credits and refreshes before and after. */
 
+import type { ComponentChildren } from "preact";
 import { changePlan } from "../../../actions/accounts.ts";
 import { exactCredits } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { withOptions } from "../../shared/action-fields.ts";
 import { apiPath, get, send } from "../../shared/api.ts";
-import { FailedDialog } from "../../shared/form-dialog.tsx";
+import { LoadedDialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
 import { Time } from "../../shared/values.tsx";
 import type { Account, Plan, PlanPreview } from "../types.ts";
 
-export function ChangePlan({ account, close }: { account: Account; close(isDone: boolean): void }) {
-  const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
-  const title = `Change the plan of ${account.id}`;
-  if (plans.value === null) {
-    const failed = { title, retry: plans.reload, close: () => close(false) };
-    return plans.error && <FailedDialog {...failed} error={plans.error} />;
-  }
-  const offered = plans.value.data.filter((plan) => plan.offered || plan.id === account.plan);
-  const other = offered.find(({ id }) => id !== account.plan);
+type Options = readonly (readonly [id: string, title: string])[];
+
+interface PlansProps {
+  title: string;
+  close(isDone: boolean): void;
+  children(offered: Options): ComponentChildren;
+}
+
+/** A dialog in which one of the offered plans is chosen. */
+export function PlansDialog({ children, ...props }: PlansProps) {
   return (
-    <ActionDialog
-      action={changePlan}
-      target={{ account: account.id }}
-      subject={account.id}
-      intro={
-        <p>
-          The plan is {account.plan}
-          {account.next_plan !== null && `, and ${account.next_plan} from the next refresh on`}.
-        </p>
-      }
-      initial={{ plan: other?.id ?? account.plan }}
-      inputs={(inputs) =>
-        withOptions(inputs, "plan", [
-          ...offered.map(
-            ({ id }) => [id, id === account.plan ? `${id} (present; cancels a change)` : id] as const,
-          ),
-        ])
-      }
-      preview={async (json) => {
-        const path = apiPath("accounts", account.id, "plan-preview");
-        return <Preview preview={await send<PlanPreview>("POST", path, json)} />;
+    <LoadedDialog
+      {...props}
+      of="plans"
+      load={(signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal)}
+    >
+      {({ data }) => children(data.filter(({ offered }) => offered).map(({ id }) => [id, id]))}
+    </LoadedDialog>
+  );
+}
+
+export function ChangePlan({ account, close }: { account: Account; close(isDone: boolean): void }) {
+  const { id: subject, plan, next_plan: next } = account;
+  return (
+    <PlansDialog title={`Change the plan of ${subject}`} close={close}>
+      {(offered) => {
+        const others = offered.filter(([id]) => id !== plan);
+        return (
+          <ActionDialog
+            action={changePlan}
+            target={{ account: subject }}
+            subject={subject}
+            intro={
+              <p>
+                The plan is {plan}
+                {next !== null && `, and ${next} from the next refresh on`}.
+              </p>
+            }
+            initial={{ plan: others[0]?.[0] ?? plan }}
+            inputs={(inputs) =>
+              withOptions(inputs, "plan", [...others, [plan, `${plan} (present; cancels a change)`]])
+            }
+            preview={async (json) => {
+              const path = apiPath("accounts", subject, "plan-preview");
+              return <Preview preview={await send<PlanPreview>("POST", path, json)} />;
+            }}
+            close={close}
+          />
+        );
       }}
-      close={close}
-    />
+    </PlansDialog>
   );
 }
 

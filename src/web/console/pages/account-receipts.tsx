@@ -8,6 +8,7 @@ import { Link, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
+import { ShortId } from "../../shared/values.tsx";
 import type { AccountTabProps } from "./account-tab.ts";
 
 const filters: readonly Filter[] = [
@@ -37,8 +38,8 @@ export function AccountReceipts({ account: { id: account }, place }: AccountTabP
           "finished_at request_id cost_micro model ending prompt_tokens cached_tokens completion_tokens key",
           {
             request_id: ({ request_id: id }: Receipt) => (
-              <Link class="id" to={pathTo("requests", id)}>
-                {id}
+              <Link to={pathTo("requests", id)}>
+                <ShortId of={id} />
               </Link>
             ),
             cost_micro: costCell,

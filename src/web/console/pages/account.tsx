@@ -6,7 +6,7 @@ import { PageHead } from "../../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Badge } from "../../shared/values.tsx";
+import { Badge, Id } from "../../shared/values.tsx";
 import type { Account } from "../types.ts";
 import { AccountActions } from "./account-actions.tsx";
 import { AccountJournal } from "./account-journal.tsx";
@@ -40,7 +40,11 @@ export function AccountPage({ id, tab, place }: { id: string; tab: string; place
   const state = account.value?.state;
   return (
     <>
-      <PageHead title={id} above={<Link to={pathTo("accounts")}>Accounts</Link>}>
+      <PageHead
+        title={account.value?.owner ?? id}
+        above={<Link to={pathTo("accounts")}>Accounts</Link>}
+        below={<Id of={id} />}
+      >
         {account.value && <AccountActions account={account.value} reload={reload} />}
       </PageHead>
       {state !== undefined && state !== "active" && (

@@ -4,18 +4,16 @@ import { useRef } from "preact/hooks";
 import { accountFilters, openAccount } from "../../../actions/accounts.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { withOptions } from "../../shared/action-fields.ts";
-import { ApiError, apiPath, create, get } from "../../shared/api.ts";
-import { FailedDialog } from "../../shared/form-dialog.tsx";
+import { ApiError, apiPath, create } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
 import { go, Link, type Place, pathTo } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
-import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
-import type { Account, ListedAccount, Plan } from "../types.ts";
+import type { Account, ListedAccount } from "../types.ts";
+import { PlansDialog } from "./account-plan.tsx";
 import { importFile, manyAccounts } from "./accounts-many.tsx";
 
 const columns = columnsOf(
@@ -24,8 +22,11 @@ const columns = columnsOf(
   {
     id: ({ id, owner, email }: ListedAccount) => (
       <>
-        <AccountLink id={id} />
-        {owner} <span class="quiet">{email}</span>
+        <AccountLink id={id} name={owner} />
+        <span class="quiet">
+          {owner && `${id} `}
+          {email}
+        </span>
       </>
     ),
     "balance.balances.total.credits": ({ balance }: ListedAccount) =>
@@ -93,7 +94,6 @@ export function AccountsPage({ place }: { place: Place }) {
 
 function OpenAccount({ close }: { close(): void }) {
   const lostResponse = useRef(false);
-  const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
   const make = async (json: object) => {
     const { value: account, isNew } = await create<Account>(apiPath("accounts"), json).catch(
       (error: unknown) => {
@@ -111,18 +111,17 @@ function OpenAccount({ close }: { close(): void }) {
     go(pathTo("accounts", account.id));
     return account;
   };
-  if (plans.value === null) {
-    const failed = { title: "Open an account", retry: plans.reload, close };
-    return plans.error && <FailedDialog {...failed} error={plans.error} />;
-  }
-  const offered = plans.value.data.filter(({ offered }) => offered).map(({ id }) => [id, id] as const);
   return (
-    <ActionDialog
-      action={openAccount}
-      initial={{ plan: offered[0]?.[0] ?? "" }}
-      inputs={(inputs) => withOptions(inputs, "plan", offered)}
-      make={make}
-      close={close}
-    />
+    <PlansDialog title="Open an account" close={close}>
+      {(offered) => (
+        <ActionDialog
+          action={openAccount}
+          initial={{ plan: offered[0]?.[0] ?? "" }}
+          inputs={(inputs) => withOptions(inputs, "plan", offered)}
+          make={make}
+          close={close}
+        />
+      )}
+    </PlansDialog>
   );
 }
