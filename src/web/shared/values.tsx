@@ -19,23 +19,23 @@ export function ShortAmount({ micro }: { micro: number }) {
   return <span title={`${exactCredits(micro)} credits`}>{shortCredits(micro)}</span>;
 }
 
-/** So many characters of an id stay: its beginning and its end. */
-const idCharacters = { whole: 14, end: 5 };
+/** Returns an id without its middle. */
+function shortId(id: string): string {
+  return id.length <= 14 ? id : `${id.slice(0, 9)}…${id.slice(-5)}`;
+}
 
-/** An id without its middle. */
 export function ShortId({ of: id }: { of: string }) {
-  const { whole, end } = idCharacters;
-  return <code title={id}>{id.length <= whole ? id : `${id.slice(0, whole - end)}…${id.slice(-end)}`}</code>;
+  return <code title={id}>{shortId(id)}</code>;
 }
 
 /** An id that a click copies. */
 export function Id({ of: id }: { of: string }) {
-  if (id.length <= idCharacters.whole) return <code>{id}</code>;
+  if (shortId(id) === id) return <code>{id}</code>;
   return (
     <button
       type="button"
       class="copy"
-      aria-label={`Copy ${id}`}
+      aria-label={`Copy ${shortId(id)}: ${id}`}
       onClick={() =>
         navigator.clipboard.writeText(id).then(
           () => toast(`Copied ${id}.`),

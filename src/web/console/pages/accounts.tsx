@@ -23,10 +23,7 @@ const columns = columnsOf(
     id: ({ id, owner, email }: ListedAccount) => (
       <>
         <AccountLink id={id} name={owner} />
-        <span class="quiet">
-          {owner && `${id} `}
-          {email}
-        </span>
+        <span class="quiet">{[owner && id, email].filter(Boolean).join(" · ")}</span>
       </>
     ),
     "balance.balances.total.credits": ({ balance }: ListedAccount) =>

@@ -1,7 +1,7 @@
 /** A first request for programs and other clients. The key is never shown here. */
 import { PageHead } from "../../shared/layout.tsx";
-import { Options } from "../../shared/options.tsx";
-import { go, Link, pathTo, usePlace, withParameters } from "../../shared/router.tsx";
+import { FilterInput } from "../../shared/resource-page.tsx";
+import { Link, pathTo, usePlace } from "../../shared/router.tsx";
 import { Snippets } from "../../shared/snippets.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import type { OwnAccount } from "../types.ts";
@@ -28,16 +28,10 @@ export function StartPage({ own }: { own: OwnAccount }) {
           return (
             <>
               <div class="filters">
-                <label for="model">
-                  Model
-                  <select
-                    id="model"
-                    value={model}
-                    onChange={({ currentTarget }) => go(withParameters({ model: currentTarget.value }), true)}
-                  >
-                    <Options of={ids} />
-                  </select>
-                </label>
+                <FilterInput
+                  of={{ name: "model", label: "Model", options: ids.map((id) => [id, id]) }}
+                  value={model}
+                />
               </div>
               <Snippets publicUrl={own.public_url} model={model} secret="YOUR_KEY" />
             </>
