@@ -368,9 +368,7 @@ function inputsFor({ action, unlike = {} }: Dialog): string[] {
       const isOptional = path !== "" || mayBeEmpty;
       const hasValue = field.kind === "choice" || isOffered(field);
       const isRequired = !isOptional || hasValue || unlike.required?.includes(name) === true;
-      return [
-        [name, field.label + (isRequired ? "" : " (optional)"), field.hint ?? "", isRequired].join("|"),
-      ];
+      return [[name, field.label, field.hint ?? "", isRequired].join("|")];
     });
   return inputsOf(
     Object.fromEntries(Object.entries(action.input).filter(([name]) => !filled.includes(name))),

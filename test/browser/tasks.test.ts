@@ -54,7 +54,7 @@ class Steps {
     await (target ?? named).first().click();
   }
 
-  /** A label can go on with "(optional)", a hint or the choices. */
+  /** A label can go on with a hint or the choices. */
   #field(label: string): Locator {
     this.taken.push(label);
     const labelled = this.#place.getByLabel(new RegExp(`^${label.replaceAll(/[()]/g, "\\$&")}`));

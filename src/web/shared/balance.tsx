@@ -108,22 +108,13 @@ interface LeftProps {
 
 /** A bar of what is left. */
 export function LeftBar(props: LeftProps) {
-  const {
-    kind = "",
-    name,
-    left,
-    label = `${name}: ${left}`,
-    percent,
-    heldPercent = 0,
-    passed,
-    children,
-  } = props;
+  const { kind = "", name, left, percent, heldPercent = 0, passed, children } = props;
   return (
     <div class={`bucket ${kind}`}>
       <p>
         <strong>{name}</strong> <span class="number">{left}</span>
       </p>
-      <div class="bar" role="img" aria-label={label}>
+      <div class="bar" role="img" aria-label={props.label ?? `${name}: ${left}`}>
         <i style={{ width: `${percent}%` }} />
         <i class="held" style={{ width: `${heldPercent}%` }} />
         {passed !== undefined && (

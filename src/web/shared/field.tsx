@@ -77,10 +77,7 @@ export function Field(props: {
   };
   return (
     <div class="field">
-      <label for={id}>
-        {label}
-        {!isRequired && <span class="quiet"> (optional)</span>}
-      </label>
+      <label for={id}>{label}</label>
       {kind === "select" ? (
         <select {...shared} onChange={({ currentTarget }) => change(currentTarget.value)}>
           <Options of={options} />

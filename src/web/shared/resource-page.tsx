@@ -86,7 +86,7 @@ interface ResourceProps<Row> {
   /** Arguments of the command line that do what an empty list needs. */
   command?: string;
   /** Said above the table. */
-  note?: ComponentChildren;
+  note?(rows: readonly Row[]): ComponentChildren;
   /** Said below a list of one page that has more rows. */
   more?: ComponentChildren;
   hasRefresh?: boolean;
@@ -98,18 +98,7 @@ interface ResourceProps<Row> {
 
 export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const { place, path, limit, filters = [], query = {}, version = "", rowActions, actions = [] } = props;
-  const {
-    caption,
-    columns = [],
-    keyOf,
-    many,
-    empty,
-    command,
-    note,
-    more,
-    hasRefresh = false,
-    changed,
-  } = props;
+  const { caption, columns = [], keyOf, many, empty, command, note, more, hasRefresh, changed } = props;
   const { List = Table, frame = (buttons, shown) => [buttons, shown] } = props;
   const parameter = (name: string) => place?.query.get(name) || null;
   const after = parameter("after");
@@ -173,7 +162,7 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
             </Empty>
           ) : (
             <>
-              {note}
+              {note?.(data)}
               <List
                 caption={caption}
                 rows={data}

@@ -86,6 +86,7 @@ const tones: Readonly<Record<string, string>> = {
   expired: "off",
   retired: "off",
   failed: "bad",
+  "not ready": "bad",
   unavailable: "bad",
   down: "bad",
   resting: "bad",

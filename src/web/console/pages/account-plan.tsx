@@ -13,12 +13,10 @@ import type { Page } from "../../shared/types.ts";
 import { Time } from "../../shared/values.tsx";
 import type { Account, Plan, PlanPreview } from "../types.ts";
 
-type Options = readonly (readonly [id: string, title: string])[];
-
 interface PlansProps {
   title: string;
   close(isDone: boolean): void;
-  children(offered: Options): ComponentChildren;
+  children(offered: readonly (readonly [id: string, title: string])[]): ComponentChildren;
 }
 
 /** A dialog in which one of the offered plans is chosen. */

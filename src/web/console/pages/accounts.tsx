@@ -12,6 +12,7 @@ import { go, Link, type Place, pathTo } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
+import { Dots } from "../dots.tsx";
 import type { Account, ListedAccount } from "../types.ts";
 import { PlansDialog } from "./account-plan.tsx";
 import { importFile, manyAccounts } from "./accounts-many.tsx";
@@ -46,6 +47,18 @@ const columns = columnsOf(
   },
 );
 
+/** Of a class that was invited. */
+function arrivals(rows: readonly ListedAccount[]) {
+  const count = (state: string) => rows.filter(({ invitation }) => invitation === state).length;
+  const counts = [
+    ["used", count("used"), "first request made"],
+    ["joined", count("joined"), "joined"],
+    ["waiting", count("invited"), "invited"],
+    ["", count("lapsed"), "whose link has ended"],
+  ] as const;
+  return counts.some(([, number]) => number > 0) && <Dots counts={counts}>Of this page: </Dots>;
+}
+
 const actions: readonly ListAction[] = [
   importFile,
   {
@@ -68,6 +81,7 @@ export function AccountsPage({ place }: { place: Place }) {
       columns={columns}
       actions={actions}
       many={manyAccounts}
+      note={arrivals}
       keyOf={({ id }) => id}
       command="account create ada --plan starter"
       empty={

@@ -82,10 +82,7 @@ function NodeFacts({ now }: { now: Readiness }) {
       ))}
       <Facts
         rows={[
-          [
-            "Takes requests",
-            <Badge key="ready" text={now.ready ? "ready" : "not ready"} tone={now.ready ? "good" : "bad"} />,
-          ],
+          ["Takes requests", <Badge key="ready" text={now.ready ? "ready" : "not ready"} />],
           ["Database", <Badge key="store" text={now.store} tone={now.store === "ok" ? "good" : "bad"} />],
           ["Clock", <Badge key="clock" text={now.clock} tone={now.clock === "ok" ? "good" : "bad"} />],
           ["Stops", now.draining ? "yes, it lets running requests finish" : "no"],

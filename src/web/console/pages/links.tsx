@@ -14,10 +14,9 @@ import { columnsOf, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { Badge, Time } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
+import { Dots } from "../dots.tsx";
 import type { JoinLink, LinkAccount, LinkSeats } from "../types.ts";
 
-/** More seats are shown as numbers alone. */
-const dotsMax = 400;
 const accountsMax = 500;
 
 const secretOf = ({ link = null }: { link?: string | null }) => (
@@ -121,22 +120,14 @@ function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link
     ["waiting", shownWaiting, "waiting for their mails"],
     ["free", seats - taken - shownWaiting, "free"],
   ] as const;
-  const text = counts.flatMap(([, count, title]) => (count > 0 ? `${count} ${title}` : [])).join(", ");
   return (
     <>
-      <p>
+      <Dots counts={counts}>
         <strong>
           {taken} of {counted(seats, "seat")}
         </strong>{" "}
-        taken: {text}.
-      </p>
-      {seats <= dotsMax && (
-        <div class="seats" role="img" aria-label={text}>
-          {counts.flatMap(([kind, count]) =>
-            Array.from({ length: count }, (_, n) => <i key={`${kind} ${n}`} class={kind} />),
-          )}
-        </div>
-      )}
+        taken:{" "}
+      </Dots>
       <p class="quiet">
         <Badge text={state} /> Plan {plan}.{domain !== null && ` Addresses of ${domain} only.`} Joining{" "}
         {state === "ended" ? "ended" : "ends"} <Time at={endedAt ?? endsAt} />.

@@ -110,13 +110,8 @@ function Mail({ choices, changed }: { choices: NonNullable<OwnAccount["mail"]>; 
 }
 
 /** What the credits are worth, by the price of the first model, and when more come. */
-function Worth({
-  credits,
-  refill,
-}: {
-  credits: number;
-  refill: AccountState["refills"][number] | undefined;
-}) {
+function Worth(props: { credits: number; refill: AccountState["refills"][number] | undefined }) {
+  const { credits, refill } = props;
   const models = useModels();
   const model = models.value?.data[0];
   const price = model?.pricing.completion ?? 0;

@@ -19,7 +19,7 @@ export function RefusedRequests({ nameOfKey }: { nameOfKey(id: string): string }
       columns={columnsOf("refusedRequest", "at refused_by message model? key request_id", {
         key: ({ key }: RefusedRequest) => nameOfKey(key),
       })}
-      note={<p class="quiet above">Refused requests cost nothing. {memory}</p>}
+      note={() => <p class="quiet above">Refused requests cost nothing. {memory}</p>}
       empty={<>No request was refused. {memory}</>}
     />
   );

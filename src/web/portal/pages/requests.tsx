@@ -90,11 +90,11 @@ export function RequestsPage({ place }: { place: Place }) {
                 ending: endingCell,
               }),
             ]}
-            note={
+            note={() => (
               <p class="quiet above">
                 Newest first. Open the cost of a request to see how it was calculated.
               </p>
-            }
+            )}
             empty={
               isAll ? (
                 <>
