@@ -3,25 +3,20 @@
 import { go, withParameters } from "./router.tsx";
 import { dayAfter, monthBefore, timezone, today, weekBefore } from "./times.ts";
 
-const spans = [1, 7, 30, 90] as const;
-
 /** `to` is exclusive. Null is no bound, which `hasAll` offers. */
 export function PeriodPicker(props: { from: string | null; to: string | null; hasAll?: boolean }) {
   const { from, to, hasAll = false } = props;
   const set = (changes: Record<string, string | null>) => go(withParameters({ ...changes, after: null }));
-  const tomorrow = today(1);
   const lastDay = to === null ? undefined : dayAfter(to, -1);
+  const days = (title: string, first: number, end = 1) => ({ title, from: today(first), to: today(end) });
   const ranges: { title: string; from: string | null; to: string | null }[] = [
-    ...spans.map((days) => ({
-      title: days === 1 ? "Today" : `${days} days`,
-      to: tomorrow,
-      from: today(1 - days),
-    })),
+    days("Today", 0),
+    days("Yesterday", -1, 0),
+    ...[7, 30, 90].map((count) => days(`${count} days`, 1 - count)),
     { title: "Last week", ...weekBefore() },
     { title: "Last month", ...monthBefore() },
+    ...(hasAll ? [{ title: "All", from: null, to: null }] : []),
   ];
-  ranges.splice(1, 0, { title: "Yesterday", from: today(-1), to: today() });
-  if (hasAll) ranges.push({ title: "All", from: null, to: null });
   return (
     <div class="filters">
       <div class="spans">

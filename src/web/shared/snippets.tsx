@@ -19,7 +19,9 @@ interface SnippetsProps {
 export function Snippets({ publicUrl, model, secret }: SnippetsProps) {
   const [chosen, choose] = useState(0);
   const id = useId();
-  const all = snippets(apiUrlOf(publicUrl), model, secret);
+  const all = Object.entries(snippets(apiUrlOf(publicUrl), model, secret)).map(
+    ([name, code]) => [...name.split(": "), code] as const,
+  );
   const [title = "", where = "", code = ""] = all[chosen] ?? [];
   return (
     <>
@@ -59,26 +61,18 @@ export function Snippets({ publicUrl, model, secret }: SnippetsProps) {
   );
 }
 
-type Snippet = readonly [title: string, where: string, code: string];
-
-function snippets(url: string, model: string, key: string): readonly Snippet[] {
+/** By the title of their tab, and where they belong. */
+function snippets(url: string, model: string, key: string): Record<string, string> {
   // JSON is YAML, Python and JavaScript, too.
   const [base, name, secret] = [url, model, key].map((text) => JSON.stringify(text));
   const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
   const body = JSON.stringify({ model, messages: [{ role: "user", content: "Say hello." }] });
-  return [
-    [
-      "curl",
-      "in a terminal",
-      `curl ${quoted(`${url}/chat/completions`)} \\
+  return {
+    "curl: in a terminal": `curl ${quoted(`${url}/chat/completions`)} \\
   -H ${quoted(`Authorization: Bearer ${key}`)} \\
   -H "Content-Type: application/json" \\
   -d ${quoted(body)}`,
-    ],
-    [
-      "Python",
-      "pip install openai",
-      `from openai import OpenAI
+    "Python: pip install openai": `from openai import OpenAI
 
 client = OpenAI(base_url=${base}, api_key=${secret})
 answer = client.chat.completions.create(
@@ -86,11 +80,7 @@ answer = client.chat.completions.create(
     messages=[{"role": "user", "content": "Say hello."}],
 )
 print(answer.choices[0].message.content)`,
-    ],
-    [
-      "Node",
-      "npm install openai",
-      `import OpenAI from "openai";
+    "Node: npm install openai": `import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: ${base}, apiKey: ${secret} });
 const answer = await client.chat.completions.create({
@@ -98,11 +88,7 @@ const answer = await client.chat.completions.create({
   messages: [{ role: "user", content: "Say hello." }],
 });
 console.log(answer.choices[0]?.message.content);`,
-    ],
-    [
-      "LangChain",
-      "pip install langchain-openai",
-      `from langchain_openai import ChatOpenAI
+    "LangChain: pip install langchain-openai": `from langchain_openai import ChatOpenAI
 
 model = ChatOpenAI(
     base_url=${base},
@@ -111,19 +97,11 @@ model = ChatOpenAI(
     stream_usage=True,
 )
 print(model.invoke("Say hello.").content)`,
-    ],
-    [
-      "Open WebUI",
-      "in a terminal",
-      `docker run -d -p 3000:8080 -v open-webui:/app/backend/data \\
+    "Open WebUI: in a terminal": `docker run -d -p 3000:8080 -v open-webui:/app/backend/data \\
   -e ${quoted(`OPENAI_API_BASE_URL=${url}`)} \\
   -e ${quoted(`OPENAI_API_KEY=${key}`)} \\
   --name open-webui ghcr.io/open-webui/open-webui:main`,
-    ],
-    [
-      "LibreChat",
-      "in librechat.yaml",
-      `version: 1.2.1
+    "LibreChat: in librechat.yaml": `version: 1.2.1
 endpoints:
   custom:
     - name: Inkwell
@@ -134,11 +112,7 @@ endpoints:
         fetch: true
       titleConvo: true
       titleModel: current_model`,
-    ],
-    [
-      "Continue",
-      "in ~/.continue/config.yaml",
-      `name: Inkwell
+    "Continue: in ~/.continue/config.yaml": `name: Inkwell
 version: 0.0.1
 schema: v1
 models:
@@ -148,6 +122,5 @@ models:
     apiBase: ${base}
     apiKey: ${secret}
     roles: [chat, edit]`,
-    ],
-  ];
+  };
 }

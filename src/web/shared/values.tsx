@@ -68,32 +68,19 @@ export function Due({ at }: { at: string }) {
   );
 }
 
-const tones: Readonly<Record<string, string>> = {
-  active: "good",
-  ready: "good",
-  ok: "good",
-  used: "good",
-  opened: "good",
-  updated: "warn",
-  unchanged: "off",
-  refused: "bad",
-  invited: "warn",
-  lapsed: "warn",
-  suspended: "warn",
-  loading: "warn",
-  closed: "off",
-  revoked: "off",
-  expired: "off",
-  retired: "off",
-  failed: "bad",
-  "not ready": "bad",
-  unavailable: "bad",
-  down: "bad",
-  resting: "bad",
-  out_of_credit: "bad",
+/** What is in none of these is neutral. */
+const tones = {
+  good: "active,ready,ok,used,opened,delivered",
+  warn: "updated,invited,lapsed,suspended,loading,almost used up",
+  off: "unchanged,closed,revoked,expired,retired",
+  bad: "refused,failed,unavailable,down,resting,out_of_credit,not ready,failing,dead,used up,needs repair",
 };
 
-export function Badge({ text, tone = tones[text] ?? "neutral" }: { text: string; tone?: string }) {
+function toneOf(text: string): string {
+  return Object.entries(tones).find(([, texts]) => texts.split(",").includes(text))?.[0] ?? "neutral";
+}
+
+export function Badge({ text, tone = toneOf(text) }: { text: string; tone?: string }) {
   return <span class={`badge ${tone}`}>{text}</span>;
 }
 

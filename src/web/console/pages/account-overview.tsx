@@ -77,8 +77,8 @@ function People({ account, changes }: { account: string; changes: number }) {
     >
       {invitation && (
         <p class="above">
-          <Badge text="invited" tone="warn" /> A link was made <Time at={invitation.at} />, and nobody has
-          used it yet. It works until <Time at={invitation.endsAt} /> at the latest.
+          <Badge text="invited" /> A link was made <Time at={invitation.at} />, and nobody has used it yet. It
+          works until <Time at={invitation.endsAt} /> at the latest.
         </p>
       )}
       <ShownTable

@@ -28,20 +28,11 @@ const columns = columnsOf(
       </>
     ),
     "balance.balances.total.credits": ({ balance }: ListedAccount) =>
-      balance === null ? (
-        <Badge text="needs repair" tone="bad" />
-      ) : (
-        wholeNumber(balance.balances.total.credits)
-      ),
+      balance === null ? <Badge text="needs repair" /> : wholeNumber(balance.balances.total.credits),
     state: ({ state, invitation, low_balance, balance }: ListedAccount) => (
       <>
         <Badge text={state} /> {invitation && <Badge text={invitation} />}{" "}
-        {low_balance &&
-          (balance?.balances.total.credits === 0 ? (
-            <Badge text="used up" tone="bad" />
-          ) : (
-            <Badge text="almost used up" tone="warn" />
-          ))}
+        {low_balance && <Badge text={balance?.balances.total.credits === 0 ? "used up" : "almost used up"} />}
       </>
     ),
   },

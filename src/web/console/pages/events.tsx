@@ -8,7 +8,6 @@ import { Empty } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { EventDelivery, EventEndpoint } from "../types.ts";
 
@@ -22,19 +21,11 @@ const states = [
 
 const filters: readonly Filter[] = [{ name: "state", label: "Show", options: states }];
 
-const tones: Readonly<Record<string, string>> = {
-  ok: "good",
-  delivered: "good",
-  failing: "bad",
-  dead: "bad",
-};
-
 const deliveryColumns = columnsOf(
   "eventDelivery",
   "at type account state attempts last_attempt_at? next_attempt_at? status? answer? event_id",
   {
     account: ({ account }: EventDelivery) => account !== null && <AccountLink id={account} />,
-    state: (row: EventDelivery) => <Badge text={row.state} tone={tones[row.state] ?? "neutral"} />,
   },
 );
 
@@ -65,7 +56,6 @@ export function EventsPage({ place }: { place: Place }) {
                   {name}
                 </Link>
               ),
-              state: ({ state }: EventEndpoint) => <Badge text={state} tone={tones[state] ?? "neutral"} />,
             },
           )}
         />

@@ -129,11 +129,8 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
           {problem}
         </p>
         <div class="writer">
-          <label class="hidden" for="message">
-            Message
-          </label>
           <textarea
-            id="message"
+            aria-label="Message"
             ref={field}
             rows={2}
             placeholder="Write a message"
@@ -148,11 +145,8 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
             }}
           />
           <div class="tools">
-            <label class="hidden" for="model">
-              Model
-            </label>
             <select
-              id="model"
+              aria-label="Model"
               value={settings.model}
               onChange={({ currentTarget }) => setSettings({ ...settings, model: currentTarget.value })}
             >
