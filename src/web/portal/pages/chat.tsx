@@ -130,6 +130,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
         </p>
         <div class="writer">
           <textarea
+            id="message"
             aria-label="Message"
             ref={field}
             rows={2}
