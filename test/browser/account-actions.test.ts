@@ -290,7 +290,7 @@ test("changes a plan at the next refresh, shows it, and cancels it", async (visi
   await page.getByText("Nothing has changed yet.").waitFor();
   await submit(page);
   await dialogClosed(page);
-  await scheduled.getByText("–").waitFor();
+  await scheduled.waitFor({ state: "detached" });
   assert.equal((await service.call("GET", "/admin/accounts/growing")).next_plan, null);
 });
 
