@@ -7,16 +7,14 @@
  *
  * `--requests` is the number of requests a second. Linux only: it reads the time from /proc.
  */
-import { readFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ConsoleService, startConsoleService } from "../test/fixtures/browser.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import { optionsOf } from "./options.ts";
+import { ownProcessorMs } from "./processes.ts";
 import { pageHeader, signIn } from "./sign-in.ts";
 
-/** Of the kernel, in every Linux that runs Node. */
-const ticksPerSecond = 100;
 /** As many as a session may have. */
 const streamsPerSession = 4;
 
@@ -122,7 +120,5 @@ async function load({ apiUrl: url, key }: ConsoleService, seconds: number, reque
 
 /** Time of all threads of the service. The engine is another process. */
 function processorSeconds({ program }: ConsoleService): number {
-  const stat = readFileSync(`/proc/${program.process.pid}/stat`, "utf8");
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
+  return ownProcessorMs(program.process.pid ?? Number.NaN) / 1000;
 }

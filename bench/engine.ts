@@ -52,7 +52,7 @@ interface MeasuredAnswers extends Measured {
 }
 
 /** Figures of one round: Inkwell's, and those of each floor by its name. */
-interface Round {
+export interface Round {
   inkwell: Measured;
   floors: Record<string, Measured>;
 }
@@ -66,7 +66,7 @@ interface Server {
 /** Of Inkwell and of llama-server. */
 const sequences = 8;
 const contextWindow = 2048;
-const floorNames = { bare: "bare loop", poolOfOne: "bare, pool of 1", server: "llama-server" };
+export const floorNames = { bare: "bare loop", poolOfOne: "bare, pool of 1", server: "llama-server" };
 
 let prompts = 0;
 
@@ -88,26 +88,15 @@ export async function run(args: readonly string[]): Promise<void> {
     tokens: "128",
     rounds: "3",
   });
-  const model = resolve(values.model);
   const rows: Record<string, string>[] = [];
   for (const threads of values.threads.split(",").map(threadsOf)) {
-    const { LLAMA_SERVER } = process.env;
-    await using service = await startLlamaService({
-      model,
-      ...(threads === null ? {} : { threads }),
-      parallel: sequences,
-      contextWindow,
-    });
-    await using server = LLAMA_SERVER === undefined ? null : await startServer(LLAMA_SERVER, model, threads);
-    const inkwell = { url: service.url, key: service.keys[0] ?? "" };
-    for (const concurrent of numbersOf(values.concurrent)) {
-      const asked = { model, threads, concurrent, tokens: Number(values.tokens), promptTokens: 0 };
-      // A first one uncounted, so that files are in memory and code is compiled.
-      const { promptTokens } = await throughHttp(inkwell, { ...asked, tokens: 16 });
-      const settings = { ...asked, promptTokens };
-      if (server !== null) await assertSameModel(server, settings);
-      const rounds: Round[] = [];
-      while (rounds.length < Number(values.rounds)) rounds.push(await oneRound(inkwell, server, settings));
+    const asked = {
+      model: resolve(values.model),
+      threads,
+      tokens: Number(values.tokens),
+      rounds: Number(values.rounds),
+    };
+    for await (const { settings, rounds } of measureEngine(asked, numbersOf(values.concurrent))) {
       rows.push(rowOf(settings, rounds));
       process.stderr.write(
         `${Object.entries(rows.at(-1) ?? {})
@@ -116,15 +105,51 @@ export async function run(args: readonly string[]): Promise<void> {
       );
     }
   }
-  console.log(`${model}: ${values.tokens} tokens a request, median of ${values.rounds} rounds`);
+  console.log(
+    `${resolve(values.model)}: ${values.tokens} tokens a request, median of ${values.rounds} rounds`,
+  );
   console.table(rows);
+}
+
+/** Yields the rounds for each number of concurrent answers. */
+export async function* measureEngine(
+  { rounds: count, ...asked }: Omit<Settings, "concurrent" | "promptTokens"> & { rounds: number },
+  concurrents: readonly number[],
+): AsyncGenerator<{ settings: Settings; rounds: Round[] }> {
+  const { model, threads } = asked;
+  const { LLAMA_SERVER } = process.env;
+  await using service = await startLlamaService({
+    model,
+    ...(threads === null ? {} : { threads }),
+    parallel: sequences,
+    contextWindow,
+  });
+  await using server = LLAMA_SERVER === undefined ? null : await startServer(LLAMA_SERVER, model, threads);
+  const inkwell = { url: service.url, key: service.keys[0] ?? "" };
+  for (const concurrent of concurrents) {
+    const first = { ...asked, concurrent, promptTokens: 0 };
+    // A first one uncounted, so that files are in memory and code is compiled.
+    const { promptTokens } = await throughHttp(inkwell, { ...first, tokens: 16 });
+    const settings = { ...first, promptTokens };
+    if (server !== null) await assertSameModel(server, settings);
+    const rounds: Round[] = [];
+    while (rounds.length < count)
+      rounds.push(await oneRound(inkwell, server, settings, rounds.length % 2 === 1));
+    yield { settings, rounds };
+  }
 }
 
 function threadsOf(text: string): number | null {
   return text === "default" ? null : Number(text);
 }
 
-async function oneRound(inkwell: Server, server: Server | null, settings: Settings): Promise<Round> {
+async function oneRound(
+  inkwell: Server,
+  server: Server | null,
+  settings: Settings,
+  isInkwellFirst: boolean,
+): Promise<Round> {
+  const first = isInkwellFirst ? await throughHttp(inkwell, settings) : null;
   const floors =
     server === null
       ? {
@@ -132,7 +157,7 @@ async function oneRound(inkwell: Server, server: Server | null, settings: Settin
           [floorNames.poolOfOne]: await bareLoop(settings, "1"),
         }
       : { [floorNames.server]: await throughHttp(server, settings) };
-  return { floors, inkwell: await throughHttp(inkwell, settings) };
+  return { floors, inkwell: first ?? (await throughHttp(inkwell, settings)) };
 }
 
 function rowOf({ threads, concurrent }: Settings, rounds: readonly Round[]): Record<string, string> {

@@ -18,8 +18,9 @@
 
 import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type LlamaService, readTokens, requestStream, startLlamaService } from "./llama-service.ts";
+import { readTokens, requestStream, startLlamaService } from "./llama-service.ts";
 import { defaultModel, numbersOf, optionsOf } from "./options.ts";
+import type { Service } from "./service.ts";
 
 const parallel = 4;
 const floodRequests = 8;
@@ -35,7 +36,7 @@ function nextPrompt(): string {
 
 /** Calls `onToken` for each token; resolves at the end of the answer, or when it is aborted. */
 async function answer(
-  service: LlamaService,
+  service: Service,
   account: number,
   maxTokens: number,
   onToken: () => void,
@@ -50,7 +51,7 @@ async function answer(
 }
 
 /** Milliseconds until the first token of an answer of ten. */
-async function firstTokenMs(service: LlamaService, account: number): Promise<number> {
+async function firstTokenMs(service: Service, account: number): Promise<number> {
   const startedMs = performance.now();
   let ms: number | null = null;
   const onToken = () => {
@@ -61,7 +62,7 @@ async function firstTokenMs(service: LlamaService, account: number): Promise<num
 }
 
 /** As many requests at once, each begun anew when it ends. */
-function flood(service: LlamaService, account: number, requests: number) {
+function flood(service: Service, account: number, requests: number) {
   const stopped = new AbortController();
   let tokens = 0;
   const onToken = () => {
@@ -84,7 +85,7 @@ function flood(service: LlamaService, account: number, requests: number) {
 
 /** Tokens per second of all of them together. */
 async function throughput(
-  service: LlamaService,
+  service: Service,
   accounts: number,
   { seconds, warmMs }: { seconds: number; warmMs: number },
 ): Promise<number> {

@@ -2,14 +2,13 @@
  * One of the servers that the benchmarks of the HTTP path measure, in a process of its own:
  * - `inkwell`: the public listener as app.ts creates it, with a scripted engine or an upstream.
  * - `bare`: a Fastify handler that responds with the same bytes.
- * - `proxy`: a Fastify handler that fetches these bytes from an upstream through undici.
  * - `upstream`: the mock upstream.
+ * The bare gateways are in bench/bare-gateway.ts.
  *
  * The process reports its port to its parent and, on request, its processor time and memory.
  */
 import { join } from "node:path";
 import { fastify } from "fastify";
-import { Pool } from "undici";
 import { hashKey, mintKey } from "../src/accounts/keys.ts";
 import { Catalog, type Model } from "../src/chat/catalog.ts";
 import type { EngineLog } from "../src/engines/engine-log.ts";
@@ -28,9 +27,9 @@ import { ScriptedEngine } from "../test/fixtures/scripted-engine.ts";
 import { plans, price } from "./ledger-file.ts";
 import { startMockUpstream } from "./mock-upstream.ts";
 import { openAccount } from "./pair.ts";
-import { upstreamAnswers, wholePath } from "./upstream-answers.ts";
+import { upstreamAnswers } from "./upstream-answers.ts";
 
-export type Which = "inkwell" | "bare" | "proxy" | "upstream";
+export type Which = "inkwell" | "bare" | "upstream";
 
 /** Options of a server. */
 export interface ServerTask {
@@ -176,25 +175,6 @@ async function startBare({ clients }: ServerTask): Promise<Started> {
   return started(await app.listen(local), clients);
 }
 
-async function startProxy({ clients, upstream = "" }: ServerTask): Promise<Started> {
-  const pool = new Pool(upstream, { connections: clients });
-  const app = fastify({ logger: false });
-  app.post<{ Body: { model: string; stream?: boolean } }>(path, async (request, reply) => {
-    const body = JSON.stringify(request.body);
-    const headers = { "content-type": "application/json" };
-    const { model: id, stream } = request.body;
-    const at = `/${id}${stream === true ? "" : wholePath}${path}`;
-    const fetched = await pool.request({ path: at, method: "POST", headers, body });
-    if (stream !== true) return await fetched.body.json();
-    reply.hijack();
-    reply.raw.writeHead(200, streamHeaders);
-    for await (const bytes of fetched.body) reply.raw.write(bytes);
-    reply.raw.end();
-    return reply;
-  });
-  return started(await app.listen(local), clients);
-}
-
 async function startUpstream({ clients }: ServerTask): Promise<Started> {
   return started(await startMockUpstream(), clients);
 }
@@ -209,7 +189,7 @@ function memory(): Memory {
   return { resident: rss, heap: heapUsed + external };
 }
 
-const starts = { inkwell: startInkwell, bare: startBare, proxy: startProxy, upstream: startUpstream };
+const starts = { inkwell: startInkwell, bare: startBare, upstream: startUpstream };
 
 const [argument = ""] = process.argv.slice(2);
 const task: ServerTask = JSON.parse(argument);

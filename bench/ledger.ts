@@ -26,7 +26,7 @@ import { holdAndSettle } from "./pair.ts";
 import { type Batch, rawLoop } from "./raw-ledger.ts";
 import { medianOf } from "./servers.ts";
 
-interface Measured {
+export interface Measured {
   pairsPerSecond: number;
   /** Processor time of all threads. */
   cpuMicrosPerPair: number;
@@ -53,17 +53,15 @@ export async function run(args: readonly string[]): Promise<void> {
         const files = numbersOf(values.caps).map((caps) => {
           const path = join(folder, `${rows}-${accounts}-${caps}.db`);
           const plansOf = caps === 0 ? plans : cappedPlans;
-          makeLedgerFile(path, accounts, rows, plansOf);
-          copyFileSync(path, `${path}.floor`);
-          return { caps, path, plansOf };
+          return { caps, ...ledgerAndFloor(path, accounts, { rows, plansOf }) };
         });
         for (const callers of numbersOf(values.callers)) {
           const measured = files.map((file) => ({ file, ledger: [] as Measured[], floor: [] as Measured[] }));
           for (let round = 0; round < Number(values.rounds); round += 1) {
             for (const { file, ledger, floor } of measured) {
               const batches: Batch[] = [];
-              ledger.push(await throughLedger(file, accounts, callers, ms, batches));
-              floor.push(throughRawLoop(`${file.path}.floor`, accounts, batches, ms));
+              ledger.push(await throughLedger(file, { accounts, callers, ms }, batches));
+              floor.push(throughRawLoop(file, { accounts, ms }, batches));
             }
           }
           for (const { file, ledger, floor } of measured) {
@@ -72,7 +70,7 @@ export async function run(args: readonly string[]): Promise<void> {
         }
         for (const { path } of files) {
           rmSync(path);
-          rmSync(`${path}.floor`);
+          rmSync(floorOf(path));
         }
       }
     }
@@ -83,12 +81,28 @@ export async function run(args: readonly string[]): Promise<void> {
   console.table(table);
 }
 
-/** Fills `batches` with what the commits were made of. */
-async function throughLedger(
-  { path, plansOf }: { path: string; plansOf: Plans },
+interface LedgerFile {
+  path: string;
+  plansOf: Plans;
+}
+
+const floorOf = (path: string) => `${path}.floor`;
+
+/** Makes a ledger's file, and beside it the same for the floor. */
+export function ledgerAndFloor(
+  path: string,
   accounts: number,
-  callers: number,
-  ms: number,
+  { rows = 0, plansOf = plans } = {},
+): LedgerFile {
+  makeLedgerFile(path, accounts, rows, plansOf);
+  copyFileSync(path, floorOf(path));
+  return { path, plansOf };
+}
+
+/** Fills `batches` with what the commits were made of. */
+export async function throughLedger(
+  { path, plansOf }: LedgerFile,
+  { accounts, callers, ms }: { accounts: number; callers: number; ms: number },
   batches: Batch[],
 ): Promise<Measured> {
   const store = await openSqliteStore({ path, plans: plansOf });
@@ -136,8 +150,12 @@ async function throughLedger(
   };
 }
 
-function throughRawLoop(path: string, accounts: number, batches: readonly Batch[], ms: number): Measured {
-  const db = openToWrite({ path, busyMs: 5000 }, { nowMs: Date.now(), plans });
+export function throughRawLoop(
+  { path }: LedgerFile,
+  { accounts, ms }: { accounts: number; ms: number },
+  batches: readonly Batch[],
+): Measured {
+  const db = openToWrite({ path: floorOf(path), busyMs: 5000 }, { nowMs: Date.now(), plans });
   rawLoop(db, accounts, batches, ms / 4);
   const cpu = process.cpuUsage();
   const { pairs, ms: tookMs } = rawLoop(db, accounts, batches, ms);

@@ -15,6 +15,10 @@ export interface LoadTask {
   body: object;
   /** 0: one request per client. */
   seconds: number;
+  /** Answers that end before are not counted. Default 0: all count, from the first one. */
+  fromSeconds?: number;
+  /** Default 200. */
+  status?: number;
 }
 
 export interface LoadResult {
@@ -25,6 +29,8 @@ export interface LoadResult {
   slowestMs: number;
   /** Longest wait of any client between two parts of an answer. */
   silenceMs: number;
+  /** Counted answers that ended in each second of the run. */
+  bySecond: number[];
 }
 
 const endOfChunks = "\r\n0\r\n\r\n";
@@ -47,7 +53,7 @@ class Answer {
     this.#head = head;
     if (end === -1) return false;
     const lines = head.toString("latin1", 0, end);
-    if (!lines.startsWith("HTTP/1.1 200")) throw new Error(`answered with ${head.toString()}`);
+    if (!lines.startsWith(expected)) throw new Error(`answered with ${head.toString()}`);
     const length = /content-length: (\d+)/i.exec(lines)?.[1];
     if (length !== undefined) this.#bytesLeft = Number(length);
     this.#head = null;
@@ -73,7 +79,15 @@ function requestOf(key: string, body: string): Buffer {
 }
 
 const latenciesMs: number[] = [];
+const bySecond: number[] = [];
 let silenceMs = 0;
+
+function count(nowMs: number, latencyMs: number): void {
+  if (nowMs < fromMs) return;
+  latenciesMs.push(latencyMs);
+  const second = Math.floor((nowMs - beganMs) / 1000);
+  bySecond[second] = (bySecond[second] ?? 0) + 1;
+}
 
 function client(port: number, request: Buffer, untilMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -96,7 +110,7 @@ function client(port: number, request: Buffer, untilMs: number): Promise<void> {
       if (heardMs > 0) silenceMs = Math.max(silenceMs, nowMs - heardMs);
       heardMs = nowMs;
       if (!answer.push(bytes)) return;
-      latenciesMs.push(nowMs - sentMs);
+      count(nowMs, nowMs - sentMs);
       if (nowMs < untilMs) return send(nowMs);
       socket.destroy();
       resolve();
@@ -106,10 +120,12 @@ function client(port: number, request: Buffer, untilMs: number): Promise<void> {
 
 const task: LoadTask = JSON.parse(await text(process.stdin));
 const body = JSON.stringify(task.body);
+const expected = `HTTP/1.1 ${task.status ?? 200}`;
 const beganMs = performance.now();
+const fromMs = beganMs + (task.fromSeconds ?? 0) * 1000;
 const untilMs = beganMs + task.seconds * 1000;
 await Promise.all(task.keys.map((key) => client(task.port, requestOf(key, body), untilMs)));
-const seconds = (performance.now() - beganMs) / 1000;
+const seconds = (performance.now() - fromMs) / 1000;
 latenciesMs.sort((a, b) => a - b);
 const at = (share: number) => latenciesMs[Math.floor(latenciesMs.length * share)] ?? Number.NaN;
 const result: LoadResult = {
@@ -119,5 +135,6 @@ const result: LoadResult = {
   p99Ms: at(0.99),
   slowestMs: latenciesMs.at(-1) ?? Number.NaN,
   silenceMs,
+  bySecond,
 };
 process.stdout.write(JSON.stringify(result));

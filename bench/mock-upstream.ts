@@ -29,14 +29,6 @@ for (const answer of upstreamAnswers) {
   responses.set(`/${answer.id}${wholePath}${chatPath}`, [Buffer.from(head + whole)]);
 }
 
-/** Bytes that the request lacks; 0 once it is whole. */
-function missingBytes(received: string): number {
-  const end = received.indexOf("\r\n\r\n");
-  if (end === -1) return 1;
-  const length = Number(/content-length: (\d+)/i.exec(received)?.[1] ?? 0);
-  return end + 4 + length - received.length;
-}
-
 function send(socket: Socket, pieces: readonly Buffer[], from: number): void {
   const piece = pieces[from];
   if (piece === undefined || socket.destroyed) return;
@@ -45,13 +37,23 @@ function send(socket: Socket, pieces: readonly Buffer[], from: number): void {
 }
 
 function serve(socket: Socket): void {
-  let received = "";
+  let head = "";
+  let path = "";
+  /** Bytes of the request that are still to come; null until its head is whole. */
+  let bytesLeft: number | null = null;
   socket.on("error", () => socket.destroy());
   socket.on("data", (bytes) => {
-    received += bytes.toString("latin1");
-    if (missingBytes(received) > 0) return;
-    const path = received.split(" ", 2)[1] ?? "";
-    received = "";
+    if (bytesLeft === null) {
+      head += bytes.toString("latin1");
+      const end = head.indexOf("\r\n\r\n");
+      if (end === -1) return;
+      const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+      bytesLeft = end + 4 + length - head.length;
+      path = head.split(" ", 2)[1] ?? "";
+      head = "";
+    } else bytesLeft -= bytes.length;
+    if (bytesLeft > 0) return;
+    bytesLeft = null;
     const pieces = responses.get(path);
     if (pieces === undefined) socket.end("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
     else send(socket, pieces, 0);

@@ -11,9 +11,10 @@
 
 import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type LlamaService, readTokens, requestStream, startLlamaService } from "./llama-service.ts";
+import { readTokens, requestStream, startLlamaService } from "./llama-service.ts";
 import { defaultModel, optionsOf } from "./options.ts";
 import { medianOf } from "./servers.ts";
+import type { Service } from "./service.ts";
 
 const contextWindow = 8192;
 const maxTokens = contextWindow;
@@ -23,14 +24,14 @@ const settleMs = 1000;
 const tooLong = "the sea ".repeat(contextWindow / 2 + 200);
 
 /** An answer without an end; another is asked for if it has one nevertheless. */
-async function neighbour(service: LlamaService, signal: AbortSignal, onToken: () => void): Promise<void> {
+async function neighbour(service: Service, signal: AbortSignal, onToken: () => void): Promise<void> {
   while (!signal.aborted) {
     const content = "Write an endless story about the sea.";
     await readTokens(await requestStream(service, { account: 1, content, maxTokens, signal }), onToken);
   }
 }
 
-async function refused(service: LlamaService, signal: AbortSignal, onRefusal: (code: number) => void) {
+async function refused(service: Service, signal: AbortSignal, onRefusal: (code: number) => void) {
   while (!signal.aborted) {
     const { body, statusCode } = await requestStream(service, {
       account: 0,
@@ -52,7 +53,7 @@ const untilAborted = (promise: Promise<void>, signal: AbortSignal) =>
   });
 
 /** Tokens per second of the neighbour, and the status codes that the flood got. */
-async function measure(service: LlamaService, connections: number, seconds: number) {
+async function measure(service: Service, connections: number, seconds: number) {
   const stopped = new AbortController();
   let tokens = 0;
   const codes = new Map<number, number>();

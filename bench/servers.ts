@@ -9,6 +9,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import type { BareTask } from "./bare-gateway.ts";
 import type { Memory, ServerTask, Started } from "./gateway-server.ts";
 import type { LoadResult, LoadTask } from "./load-client.ts";
 
@@ -33,10 +34,12 @@ function pinned(core: string, file: string, args: readonly string[]): [string, s
   return ["taskset", ["-c", core, ...program, ...args]];
 }
 
-export async function startServer(task: Omit<ServerTask, "folder">): Promise<Server> {
+export async function startServer(task: Omit<ServerTask, "folder"> | BareTask): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), "inkwell-bench-"));
   const core = task.which === "upstream" ? cores.clients : cores.server;
-  const [command, args] = pinned(core, "gateway-server.ts", [JSON.stringify({ ...task, folder })]);
+  const isBare = task.which === "proxy" || task.which === "reader";
+  const file = isBare ? "bare-gateway.ts" : "gateway-server.ts";
+  const [command, args] = pinned(core, file, [JSON.stringify({ ...task, folder })]);
   const log = openSync(join(folder, "log"), "a");
   const child = spawn(command, args, { stdio: ["ignore", "inherit", log, "ipc"] });
   closeSync(log);

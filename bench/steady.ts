@@ -12,12 +12,12 @@
  * `--database postgres://...` uses your empty database, for one number of accounts. Otherwise the
  * bench starts a server on this machine, with fsync.
  */
-import { readdirSync, readFileSync } from "node:fs";
 import pg from "pg";
 import { start } from "../test/fixtures/postgres.ts";
 import type { NodeTask } from "./node-process.ts";
 import { measure, prepare, startNodes } from "./nodes.ts";
 import { numbersOf, optionsOf } from "./options.ts";
+import { parentOf, processorMs } from "./processes.ts";
 
 export async function run(args: readonly string[]): Promise<void> {
   const values = optionsOf(args, {
@@ -61,7 +61,7 @@ async function report(
   console.log(`  processor ms of the database for each pair: ${times.map((ms) => ms.toFixed(2)).join(" ")}`);
 }
 
-async function versionOf(url: string): Promise<{ version: string; postmaster: number }> {
+export async function versionOf(url: string): Promise<{ version: string; postmaster: number }> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   const { rows } = await client.query(
@@ -70,33 +70,4 @@ async function versionOf(url: string): Promise<{ version: string; postmaster: nu
   const postmaster = parentOf(Number(rows[0].pid));
   await client.end();
   return { version: String(rows[0].v), postmaster };
-}
-
-/** The fields of /proc/PID/stat after the name: state, parent and so on. Empty if it has ended. */
-function statOf(pid: number): string[] {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return text.slice(text.lastIndexOf(")") + 2).split(" ");
-  } catch {
-    return [];
-  }
-}
-
-function parentOf(pid: number): number {
-  return Number(statOf(pid)[1] ?? Number.NaN);
-}
-
-/**
- * Returns the processor time of the server and its processes, also of those that have ended. Clock
- * ticks have 10 ms. NaN if the server is on another machine.
- */
-function processorMs(postmaster: number): number {
-  if (Number.isNaN(postmaster)) return Number.NaN;
-  const own = readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .map((name) => statOf(Number(name)))
-    .filter(([, parent]) => Number(parent) === postmaster);
-  const ticks = own.reduce((sum, stat) => sum + Number(stat[11]) + Number(stat[12]), 0);
-  const ended = statOf(postmaster);
-  return 10 * (ticks + Number(ended[13]) + Number(ended[14]));
 }

@@ -9,10 +9,10 @@
  * timed; in the middle of the second its memory is collected, and what remains is looked at.
  */
 
-import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { LoadTask } from "./load-client.ts";
 import { optionsOf } from "./options.ts";
+import { residentBytes } from "./processes.ts";
 import { load, memoryOf, startServer } from "./servers.ts";
 
 export async function run(args: readonly string[]): Promise<void> {
@@ -37,7 +37,7 @@ export async function run(args: readonly string[]): Promise<void> {
 
   const timed = load(task);
   await sleep(inTheMiddle);
-  const resident = await residentOf(server.process.pid);
+  const resident = residentBytes(server.process.pid ?? Number.NaN);
   const { requests, p50Ms, p99Ms, slowestMs, silenceMs, seconds } = await timed;
 
   const again = load(task);
@@ -66,9 +66,4 @@ export async function run(args: readonly string[]): Promise<void> {
     "in use when they have ended, after a collection": mib(after.heap),
     "in use before": mib(before.heap),
   });
-}
-
-async function residentOf(pid: number | undefined): Promise<number> {
-  const status = await readFile(`/proc/${pid}/status`, "utf8");
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
 }
