@@ -1,0 +1,79 @@
+/**
+ * The workloads whose figures a release states, each with its target and its floor from the same
+ * run, and docs/performance.md from them. Its text says how they are measured. Under 20 minutes on
+ * two cores:
+ *
+ *   npm run bench -- release [--seconds 10] [--passes 3] [--clients 32] [--long 60] [--skip 10] \
+ *     [--idle 12] [--only answers,postgres,ledger,workers,prompts,memory,engine] [--write true]
+ *
+ * `--seconds`: of a pass. `--long`: of a run on PostgreSQL, whose first `--skip` seconds are not
+ * counted. `--idle`: before idle memory is read. `--write false` leaves the page as it is. With
+ * LLAMA_SERVER=/path/to/llama-server, the embedded engine is measured against that program.
+ */
+import { optionsOf } from "./options.ts";
+import { answers } from "./release/answers.ts";
+import { engine } from "./release/engine.ts";
+import { ledger } from "./release/ledger.ts";
+import { longPrompts } from "./release/long-prompts.ts";
+import { notMeasured, type Options, type Result } from "./release/measure.ts";
+import { memory } from "./release/memory.ts";
+import { describeRun, sectionOf, writePage } from "./release/page.ts";
+import { onPostgres } from "./release/postgres.ts";
+import { startServer } from "./servers.ts";
+
+/** The setting does not exist yet. `startService` of bench/service.ts can start it. */
+async function workers(): Promise<Result[]> {
+  const workload = "two workers against one, on PostgreSQL, database and mock on the same two cores";
+  return [notMeasured(workload, "processor time of a request within 10 %", "Inkwell has no workers yet")];
+}
+
+const workloads: Record<string, (options: Options) => Promise<Result[]>> = {
+  answers,
+  postgres: onPostgres,
+  ledger,
+  workers,
+  prompts: longPrompts,
+  memory,
+  engine,
+};
+
+export async function run(args: readonly string[]): Promise<void> {
+  const values = optionsOf(args, {
+    seconds: "10",
+    passes: "3",
+    clients: "32",
+    long: "60",
+    skip: "10",
+    idle: "12",
+    only: Object.keys(workloads).join(","),
+    write: "true",
+  });
+  const only = values.only.split(",");
+  const unknown = only.find((name) => !(name in workloads));
+  if (unknown !== undefined)
+    throw new Error(`no workload "${unknown}": ${Object.keys(workloads).join(", ")}`);
+  const about = describeRun();
+  const shown = Object.entries(values).map(([name, value]) => `--${name} ${value}`);
+  about.push(["options", `\`${shown.join(" ")}\``]);
+  await using mock = await startServer({ which: "upstream", clients: 0 });
+  const options: Options = {
+    clients: Number(values.clients),
+    seconds: Number(values.seconds),
+    passes: Number(values.passes),
+    longSeconds: Number(values.long),
+    skippedSeconds: Number(values.skip),
+    idleSeconds: Number(values.idle),
+    upstream: `http://127.0.0.1:${mock.port}`,
+  };
+  const results: Result[] = [];
+  const beganMs = performance.now();
+  for (const [name, measure] of Object.entries(workloads)) {
+    if (!only.includes(name)) continue;
+    process.stderr.write(`${name} ...\n`);
+    results.push(...(await measure(options)));
+  }
+  about.push(["took", `${((performance.now() - beganMs) / 60_000).toFixed(1)} minutes`]);
+  const section = sectionOf(about, results);
+  console.log(section);
+  if (values.write === "true") writePage(section);
+}
