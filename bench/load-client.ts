@@ -86,6 +86,7 @@ function count(nowMs: number, latencyMs: number): void {
   if (nowMs < fromMs) return;
   latenciesMs.push(latencyMs);
   const second = Math.floor((nowMs - beganMs) / 1000);
+  while (bySecond.length <= second) bySecond.push(0);
   bySecond[second] = (bySecond[second] ?? 0) + 1;
 }
 

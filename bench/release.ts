@@ -3,22 +3,18 @@
  * run, and docs/performance.md from them. Its text says how they are measured. Under 20 minutes on
  * two cores:
  *
- *   npm run bench -- release [--seconds 10] [--passes 3] [--clients 32] [--long 60] [--skip 10] \
- *     [--idle 12] [--only answers,postgres,ledger,workers,prompts,memory,engine] [--write true]
+ *   npm run bench -- release [--seconds 10] [--passes 3] [--clients 32] [--long 60] [--idle 12] \
+ *     [--only answers,postgres,ledger,workers,prompts,memory,engine] [--write true]
  *
- * `--seconds`: of a pass. `--long`: of a run on PostgreSQL, whose first `--skip` seconds are not
+ * `--seconds`: of a pass. `--long`: of a run on PostgreSQL, whose first sixth is not
  * counted. `--idle`: before idle memory is read. `--write false` leaves the page as it is. With
  * LLAMA_SERVER=/path/to/llama-server, the embedded engine is measured against that program.
  */
 import { optionsOf } from "./options.ts";
-import { answers } from "./release/answers.ts";
-import { engine } from "./release/engine.ts";
-import { ledger } from "./release/ledger.ts";
-import { longPrompts } from "./release/long-prompts.ts";
+import { answers, longPrompts, memory, onPostgres } from "./release/http.ts";
 import { notMeasured, type Options, type Result } from "./release/measure.ts";
-import { memory } from "./release/memory.ts";
 import { describeRun, sectionOf, writePage } from "./release/page.ts";
-import { onPostgres } from "./release/postgres.ts";
+import { engine, ledger } from "./release/parts.ts";
 import { startServer } from "./servers.ts";
 
 /** The setting does not exist yet. `startService` of bench/service.ts can start it. */
@@ -43,7 +39,6 @@ export async function run(args: readonly string[]): Promise<void> {
     passes: "3",
     clients: "32",
     long: "60",
-    skip: "10",
     idle: "12",
     only: Object.keys(workloads).join(","),
     write: "true",
@@ -61,7 +56,7 @@ export async function run(args: readonly string[]): Promise<void> {
     seconds: Number(values.seconds),
     passes: Number(values.passes),
     longSeconds: Number(values.long),
-    skippedSeconds: Number(values.skip),
+    skippedSeconds: 0,
     idleSeconds: Number(values.idle),
     upstream: `http://127.0.0.1:${mock.port}`,
   };

@@ -92,8 +92,8 @@ async function emptyDatabase(): Promise<string> {
 }
 
 /** Throws unless the whole answer arrives, so that no failure is measured. */
-export async function checkAnswer(
-  { port, keys }: { port: number; keys: string[] },
+async function checkAnswer(
+  { port, keys }: Server,
   body: { stream: boolean },
   { id, tokens }: UpstreamAnswer,
 ): Promise<void> {

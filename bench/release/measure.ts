@@ -1,18 +1,18 @@
-/** What the workloads of `bench/release.ts` share: servers, their measurement, and results. */
+/** What the workloads of `bench/release.ts` share: servers, passes, comparison with the floor. */
 import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BareTask } from "../bare-gateway.ts";
 import { processorMs } from "../processes.ts";
-import { cores, load, type Measured, medianOf, startServer } from "../servers.ts";
+import { cores, load, startServer } from "../servers.ts";
 import { type Service, startService } from "../service.ts";
 
 export interface Options {
   clients: number;
   seconds: number;
-  passes: number;
-  /** Length of a run on PostgreSQL, and its first seconds, which are not counted. */
-  longSeconds: number;
+  /** Answers that end before are not counted. */
   skippedSeconds: number;
+  passes: number;
+  longSeconds: number;
   idleSeconds: number;
   /** Origin of the mock upstream. */
   upstream: string;
@@ -33,31 +33,56 @@ export function notMeasured(workload: string, target: string, reason: string): R
   return { workload, result: `not measured: ${reason}`, byTime: "", target, figures: [] };
 }
 
-export interface Target {
+/** Figures of one pass. */
+export interface Pass {
+  rate: number;
+  /** Of the processor, for each request. NaN: not measured. */
+  cpuMicros: number;
+  p50Ms?: number;
+  bySecond?: number[];
+}
+
+/** Passes of a server. */
+export interface Ran {
+  title: string;
+  passes: Pass[];
+  /** What is counted. Default: a request. */
+  unit?: string;
+  /** Of each answer. */
+  tokens?: number;
+  note?: string;
+}
+
+export interface Target extends AsyncDisposable {
   port: number;
   keys: string[];
   process: ChildProcess;
+  /** The database, whose processor time counts too. */
+  postmaster?: number;
 }
 
-/** The whole service on the core of servers, with the mock upstream as its model. */
+export interface Side extends Ran {
+  body: object;
+  /** Default 200. */
+  status?: number;
+  start(): Promise<Target>;
+}
+
+/** The whole service on the core of servers, with the mock upstream as its models. */
 export function startInkwell(
   { upstream, clients }: Options,
   { database, accounts = clients }: { database?: string; accounts?: number } = {},
 ): Promise<Service> {
-  const models = Object.fromEntries(
-    ["short", "pieces"].map((model) => [
-      model,
-      {
-        engine: "upstream",
-        url: `${upstream}/${model}/v1`,
-        model,
-        context_window: 131_072,
-        // As many as the bare gateway has connections.
-        parallel: Math.max(64, clients),
-        price: { prompt: 1, completion: 1 },
-      },
-    ]),
-  );
+  const modelOf = (model: string) => ({
+    engine: "upstream",
+    url: `${upstream}/${model}/v1`,
+    model,
+    context_window: 131_072,
+    // As many as the bare gateway has connections.
+    parallel: Math.max(64, clients),
+    price: { prompt: 1, completion: 1 },
+  });
+  const models = { short: modelOf("short"), pieces: modelOf("pieces") };
   const config = database === undefined ? { models } : { models, database };
   return startService({ config, accounts, core: cores.server });
 }
@@ -66,50 +91,50 @@ export function startBare({ upstream, clients }: Options, which: BareTask["which
   return startServer({ which, clients, upstream });
 }
 
-export function bodyOf(model: "short" | "pieces", stream: boolean) {
+export function bodyOf(stream: boolean) {
   const messages = [{ role: "user", content: "Count from one to ten in words." }];
-  return { model, messages, max_tokens: 64, stream };
+  return { model: "pieces", messages, max_tokens: 64, stream };
 }
 
-export interface Run {
-  body: object;
-  seconds: number;
-  /** What ends before is not counted. Default 0. */
-  fromSeconds?: number;
-  /** Default: one for each key. */
-  clients?: number;
-  status?: number;
-  /** Another process whose processor time counts too, such as the database. */
-  beside?: number;
-}
-
-export interface MeasuredRun extends Measured {
-  besideMicrosPerRequest: number;
-}
-
-/** Processor time is that of the process and of all that it has started. */
-export async function measureRun({ port, keys, process: child }: Target, run: Run): Promise<MeasuredRun> {
-  const { fromSeconds = 0, beside, clients, ...task } = run;
-  const times = () => [processorMs(child.pid ?? Number.NaN), beside === undefined ? 0 : processorMs(beside)];
+/** Processor time is that of the process and of all that it has started, and of the database. */
+export async function measurePass(
+  target: Target,
+  { body, status = 200 }: Pick<Side, "body" | "status">,
+  { seconds, skippedSeconds: fromSeconds, clients }: Pick<Options, "seconds" | "skippedSeconds" | "clients">,
+): Promise<Pass> {
+  const { port, keys, process: child, postmaster } = target;
+  const cpuMs = () =>
+    processorMs(child.pid ?? Number.NaN) + (postmaster === undefined ? 0 : processorMs(postmaster));
   const begin = async () => {
     if (fromSeconds > 0) await sleep(fromSeconds * 1000);
-    return times();
+    return cpuMs();
   };
-  const running = load({ ...task, port, keys: keys.slice(0, clients), fromSeconds });
-  const [result, before] = await Promise.all([running, begin()]);
-  const [own = 0, other = 0] = times().map((ms, at) => (ms - (before[at] ?? 0)) * 1000);
-  return {
-    ...result,
-    cpuMicrosPerRequest: (own + other) / result.requests,
-    besideMicrosPerRequest: other / result.requests,
-    busy: (own + other) / (result.seconds * 1e6),
-  };
+  const running = load({ port, keys: keys.slice(0, clients), body, status, seconds, fromSeconds });
+  const [result, beforeMs] = await Promise.all([running, begin()]);
+  const { requests, p50Ms, bySecond } = result;
+  const cpuMicros = ((cpuMs() - beforeMs) * 1000) / requests;
+  return { rate: requests / result.seconds, cpuMicros, p50Ms, bySecond };
 }
 
 /** The order of each pass begins one further. */
 export function rotated<Item>(items: readonly Item[], pass: number): Item[] {
   const at = pass % items.length;
   return [...items.slice(at), ...items.slice(0, at)];
+}
+
+/** Starts each server anew for each pass. `also` may use it after the pass. */
+export async function runPasses(
+  options: Options,
+  sides: readonly Side[],
+  also: (server: Target, side: Side) => Promise<void> = async () => {},
+): Promise<void> {
+  for (let pass = 0; pass < options.passes; pass += 1) {
+    for (const side of rotated(sides, pass)) {
+      await using server = await side.start();
+      side.passes.push(await measurePass(server, side, options));
+      await also(server, side);
+    }
+  }
 }
 
 /** The least and the most, as in "0.15 to 0.17". */
@@ -120,44 +145,32 @@ export function rangeOf(values: readonly number[], digits = 2): string {
   return least === most ? least : `${least} to ${most}`;
 }
 
-export const rateOf = ({ requests, seconds }: { requests: number; seconds: number }) => requests / seconds;
-
-/** Ratios of each pass; without as many passes of the floor, to each of those. */
-export function compared(product: readonly Measured[], floor: readonly Measured[]) {
-  const pairs = product.flatMap((one, pass) =>
-    (product.length === floor.length ? floor.slice(pass, pass + 1) : floor).map(
-      (other) => [one, other] as const,
-    ),
+/** Ratios of passes with the same number; if the floor has more passes, to each of those. */
+export function compared(workload: string, target: string, product: Ran, floor: Ran): Result {
+  const isPaired = product.passes.length === floor.passes.length;
+  const pairs = product.passes.flatMap((one, pass) =>
+    floor.passes.filter((_, n) => !isPaired || n === pass).map((other) => ({ one, other })),
   );
+  const byTime = pairs.map(({ one, other }) => other.cpuMicros / one.cpuMicros);
   return {
-    result: rangeOf(pairs.map(([one, other]) => rateOf(one) / rateOf(other))),
-    byTime: rangeOf(pairs.map(([one, other]) => other.cpuMicrosPerRequest / one.cpuMicrosPerRequest)),
+    workload,
+    result: rangeOf(pairs.map(({ one, other }) => one.rate / other.rate)),
+    byTime: byTime.some(Number.isNaN) ? "" : rangeOf(byTime),
+    target,
+    figures: [product, floor].map((ran) => [ran.title, figuresOf(ran)]),
   };
 }
 
-/** The figures of all passes of a server. `tokens`: of each answer. */
-export function figuresOf(passes: readonly Measured[], tokens?: number): string {
-  const rates = passes.map(rateOf);
-  const parts = [
-    `${rangeOf(rates, 0)} requests/s`,
-    ...(tokens === undefined
-      ? []
-      : [
-          `${rangeOf(
-            rates.map((rate) => rate * tokens),
-            0,
-          )} tokens/s`,
-        ]),
-    `${rangeOf(
-      passes.map(({ cpuMicrosPerRequest }) => cpuMicrosPerRequest),
-      0,
-    )} µs of processor a request`,
-    `core used ${rangeOf(
-      passes.map(({ busy }) => busy * 100),
-      0,
-    )} %`,
-    `p50 ${rangeOf(passes.map(({ p50Ms }) => p50Ms))} ms`,
-    `p99 ${medianOf(passes.map(({ p99Ms }) => p99Ms)).toFixed(1)} ms`,
-  ];
-  return parts.join("; ");
+function figuresOf({ passes, unit = "request", tokens, note }: Ran): string {
+  const range = (of: (pass: Pass) => number, text: string, digits = 0) => {
+    const values = passes.map(of);
+    return values.some(Number.isNaN) ? [] : [text.replace("%", rangeOf(values, digits))];
+  };
+  return [
+    ...range(({ rate }) => rate, `% ${unit}s/s`),
+    ...range(({ rate }) => rate * (tokens ?? Number.NaN), "% tokens/s"),
+    ...range(({ cpuMicros }) => cpuMicros, `% µs of processor for each ${unit}`),
+    ...range(({ p50Ms = Number.NaN }) => p50Ms, "p50 % ms", 2),
+    ...(note === undefined ? [] : [note]),
+  ].join("; ");
 }

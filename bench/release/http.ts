@@ -1,0 +1,209 @@
+/** Workloads of the HTTP path. Each pass starts each server anew and counts from its first request. */
+import { closeSync, existsSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { noPostgres, start } from "../../test/fixtures/postgres.ts";
+import { startLlamaService } from "../llama-service.ts";
+import { defaultModel } from "../options.ts";
+import { residentBytes } from "../processes.ts";
+import { cores, medianOf, startServer } from "../servers.ts";
+import { versionOf } from "../steady.ts";
+import type { Options, Pass, Result, Side, Target } from "./measure.ts";
+import * as measure from "./measure.ts";
+
+const { bodyOf, compared, measurePass, rangeOf, rotated, runPasses, startBare, startInkwell } = measure;
+const tokens = 64;
+const whole = { body: bodyOf(false), tokens };
+const streamed = { body: bodyOf(true), tokens };
+const passing = "bare, passes on the bytes";
+const oneObject = "bare, one JSON object";
+
+function side<S extends Omit<Side, "passes">>(of: S): S & { passes: Pass[] } {
+  return { ...of, passes: [] };
+}
+
+/** Whole and streamed answers, and one client. */
+export async function answers(options: Options): Promise<Result[]> {
+  const { clients, seconds } = options;
+  const fsyncsMs: number[] = [];
+  const startMeasured = async () => {
+    const service = await startInkwell(options);
+    fsyncsMs.push(fsyncMs(service.folder));
+    return service;
+  };
+  const inkwell = side({ title: "Inkwell", ...whole, start: startMeasured });
+  const bare = side({ title: oneObject, ...whole, start: () => startBare(options) });
+  const title = "bare, reads the events";
+  const reader = side({ title, ...whole, start: () => startBare(options, "reader") });
+  const streaming = side({ title: "Inkwell", ...streamed, start: () => startInkwell(options) });
+  const passes = side({ title: passing, ...streamed, start: () => startBare(options) });
+  const alone = new Map<Side, Pass[]>([inkwell, bare].map((each) => [each, []]));
+  await runPasses(options, [inkwell, bare, reader, streaming, passes], async (server, each) => {
+    const one = { ...options, seconds: seconds / 4, clients: 1 };
+    if (alone.has(each)) alone.get(each)?.push(await measurePass(server, each, one));
+    await checkAnswer(server, each.body);
+  });
+  const aloneOf = (of: Side) => ({ title: of.title, passes: alone.get(of) ?? [] });
+  const oneClient = compared(
+    "one client after them, SQLite: added to the p50 of the floor",
+    `two fsyncs and 0.4 ms: ${rangeOf(fsyncsMs.map((ms) => 2 * ms + 0.4))} ms`,
+    aloneOf(inkwell),
+    aloneOf(bare),
+  );
+  const p50s = (of: Side) => aloneOf(of).passes.map(({ p50Ms = Number.NaN }) => p50Ms);
+  const addedMs = p50s(inkwell).map((ms, pass) => ms - (p50s(bare)[pass] ?? Number.NaN));
+  const fsync = `${rangeOf(fsyncsMs)} ms for a page of 4 KiB in the folder of the ledger, median of 200`;
+  return [
+    compared(`whole answers, ${clients} clients; the floor gets one JSON object`, "0.30", inkwell, bare),
+    compared("the same; the floor reads the events and makes the object of them", "0.60", inkwell, reader),
+    compared(`streamed tokens, ${clients} clients; the floor passes on the bytes`, "0.85", streaming, passes),
+    { ...oneClient, result: `${rangeOf(addedMs)} ms`, figures: [...oneClient.figures, ["fsync", fsync]] },
+  ];
+}
+
+/** Throws unless the whole answer arrives, so that no failure is measured. */
+async function checkAnswer({ port, keys }: Target, body: object, code?: string): Promise<void> {
+  const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${keys[0]}` },
+    body: JSON.stringify(body),
+  });
+  const text = await response.text();
+  const isRight =
+    code === undefined
+      ? /"completion_tokens":64\b/.test(text) || text.match(/"content":" /g)?.length === tokens
+      : text.includes(`"${code}"`);
+  if (!isRight) throw new Error(`a wrong answer: ${text}`);
+}
+
+/** Median of appends of a page to a file of this folder, each with its fsync. */
+function fsyncMs(folder: string): number {
+  const path = join(folder, "fsyncs");
+  const file = openSync(path, "w");
+  const tookMs = Array.from({ length: 200 }, () => {
+    const beganMs = performance.now();
+    writeSync(file, Buffer.alloc(4096));
+    fsyncSync(file);
+    return performance.now() - beganMs;
+  });
+  closeSync(file);
+  rmSync(path);
+  return medianOf(tookMs);
+}
+
+const debian = "/usr/lib/postgresql/15/bin";
+const databases = [
+  { title: "PostgreSQL 18, from npm", missing: noPostgres },
+  {
+    title: "PostgreSQL 15, of Debian",
+    programs: debian,
+    missing: existsSync(debian) ? noPostgres : "not installed",
+  },
+];
+
+/** One long run on each database. The floor runs before and after them, a fifth as long. */
+export async function onPostgres(asked: Options): Promise<Result[]> {
+  const { longSeconds, skippedFirst } = { ...asked, skippedFirst: asked.longSeconds / 6 };
+  const results: Result[] = [];
+  for (const stream of [false, true]) {
+    const kind = stream ? "streamed tokens" : "whole answers";
+    const target = stream ? "0.60" : "0.20";
+    const of = stream ? streamed : whole;
+    const floor = side({ title: stream ? passing : oneObject, ...of, start: () => startBare(asked) });
+    const options = { ...asked, passes: 1, skippedSeconds: skippedFirst };
+    const runFloor = () => runPasses({ ...options, seconds: skippedFirst + longSeconds / 6 }, [floor]);
+    await runFloor();
+    const products: Side[] = [];
+    for (const { title, programs, missing } of stream ? databases.toReversed() : databases) {
+      const product = side({ title, ...of, start: () => startOn(programs, asked) });
+      if (missing === null) {
+        await runPasses({ ...options, seconds: longSeconds }, [product]);
+        products.push(product);
+      } else results.push(measure.notMeasured(`${kind}, ${title}`, target, missing));
+    }
+    await runFloor();
+    for (const product of products) {
+      const bySecond = product.passes[0]?.bySecond ?? [];
+      const rates = bySecond.slice(skippedFirst, Math.floor(longSeconds));
+      const fifth = Math.max(1, Math.floor(rates.length / 5));
+      const parts = Array.from({ length: 5 }, (_, n) => rates.slice(n * fifth, (n + 1) * fifth));
+      const rateOf = (part: number[]) => part.reduce((sum, each) => sum + each / part.length, 0).toFixed(0);
+      const note = `requests/s by ${fifth} s: ${parts.map(rateOf).join(" ")}`;
+      const workload = `${kind}, ${product.title}, from second ${skippedFirst} to ${longSeconds}`;
+      results.push(compared(workload, target, { ...product, note }, floor));
+    }
+  }
+  return results;
+}
+
+/** Both on the core of servers. */
+async function startOn(programs: string | undefined, options: Options): Promise<Target> {
+  const others = programs === undefined ? {} : { programs };
+  const server = await start({ durable: true, core: cores.server, ...others });
+  await using started = new AsyncDisposableStack();
+  started.defer(() => server.kill());
+  const database = server.url(await server.create());
+  const { postmaster } = await versionOf(database);
+  const service = started.use(await startInkwell(options, { database }));
+  const owned = started.move();
+  return { ...service, postmaster, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** Prompts of agents: 100 messages of 2.2 KB, one token of answer. */
+export async function longPrompts(asked: Options): Promise<Result[]> {
+  const options = { ...asked, clients: 150 };
+  const content = "and then the ship sailed on across the quiet sea, ".repeat(44);
+  const messages = Array.from({ length: 100 }, (_, n) => ({
+    role: n % 2 === 0 ? "user" : "assistant",
+    content,
+  }));
+  const before = { body: { model: "short", messages, max_tokens: 1 } };
+  const to = { body: { model: "bench", messages, max_tokens: 1 } };
+  const embedded = { model: defaultModel, parallel: 4, contextWindow: 8192, accounts: options.clients };
+  const inkwell = side({ title: "Inkwell", ...before, start: () => startInkwell(options) });
+  const bare = side({ title: oneObject, ...before, start: () => startBare(options) });
+  const start = () => startLlamaService({ ...embedded, core: cores.server });
+  const refusing = side({ title: "Inkwell, refusals", ...to, status: 400, start });
+  const startReading = () => startServer({ which: "bare", clients: options.clients });
+  const reading = side({ title: "bare, answers at once", ...to, start: startReading });
+  await runPasses(options, [inkwell, bare, refusing, reading], async (server, each) => {
+    if (each === refusing) await checkAnswer(server, each.body, "context_length_exceeded");
+  });
+  const workload = "150 clients with prompts of 220 KB, upstream, one token of answer";
+  const refused = "the same, embedded engine: they exceed its window of 8,192 tokens, and are refused";
+  return [
+    compared(workload, "1,000 requests/s or 0.50", inkwell, bare),
+    compared(refused, "none", refusing, reading),
+  ];
+}
+
+/** Resident memory of all processes of the service, without an embedded model. */
+export async function memory(options: Options): Promise<Result[]> {
+  const { clients, seconds, idleSeconds } = options;
+  const inkwell = { title: "Inkwell", start: () => startInkwell(options, { accounts: 1 }) };
+  const bare = { title: "bare, Fastify and undici", start: () => startBare(options) };
+  const sides = [inkwell, bare].map((each) => ({ ...each, idle: [] as number[], most: [] as number[] }));
+  for (let pass = 0; pass < options.passes; pass += 1) {
+    for (const { start, idle, most } of rotated<(typeof sides)[number]>(sides, pass)) {
+      await using server: Target & { addAccounts?(count: number): Promise<void> } = await start();
+      const residentMb = () => residentBytes(server.process.pid ?? Number.NaN) / 1e6;
+      await sleep(idleSeconds * 1000);
+      idle.push(residentMb());
+      await server.addAccounts?.(clients - 1);
+      const seen: number[] = [];
+      const timer = setInterval(() => seen.push(residentMb()), 200);
+      await measurePass(server, whole, options);
+      clearInterval(timer);
+      most.push(Math.max(...seen, residentMb()));
+    }
+  }
+  const rowOf = (of: "idle" | "most", workload: string, target: string): Result => {
+    const [own = "", ...others] = sides.map((each) => `${rangeOf(each[of], 0)} MB`);
+    const figures = [own, ...others].map((text, n): [string, string] => [sides[n]?.title ?? "", text]);
+    return { workload, result: own, byTime: "", target, figures };
+  };
+  return [
+    rowOf("idle", `memory without an embedded model, idle ${idleSeconds} s after the start`, "120 MB"),
+    rowOf("most", `the most under ${clients} clients for ${seconds} s, whole answers`, "250 MB"),
+  ];
+}
