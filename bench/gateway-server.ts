@@ -1,6 +1,6 @@
 /**
  * One of the servers that the benchmarks of the HTTP path measure, in a process of its own:
- * - `inkwell`: the public listener as app.ts creates it, with a scripted engine or an upstream.
+ * - `inkwell`: the public listener as app.ts creates it, with a scripted engine.
  * - `bare`: a Fastify handler that responds with the same bytes.
  * - `upstream`: the mock upstream.
  * The bare gateways are in bench/bare-gateway.ts.
@@ -10,15 +10,12 @@
 import { join } from "node:path";
 import { fastify } from "fastify";
 import { hashKey, mintKey } from "../src/accounts/keys.ts";
-import { Catalog, type Model } from "../src/chat/catalog.ts";
-import type { EngineLog } from "../src/engines/engine-log.ts";
-import { UpstreamEngine } from "../src/engines/upstream/engine.ts";
+import { Catalog } from "../src/chat/catalog.ts";
 import { keepNewObjectsYoung } from "../src/heap.ts";
 import { ChunkEncoder } from "../src/http/openai-format/chunk-encoder.ts";
 import { completionJson, doneEvent } from "../src/http/openai-format/response.ts";
 import { PublicServer } from "../src/http/public/server.ts";
 import { Ledger } from "../src/ledger/ledger.ts";
-import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { createLogger } from "../src/telemetry/logger.ts";
 import { Metrics } from "../src/telemetry/metrics.ts";
@@ -27,7 +24,6 @@ import { ScriptedEngine } from "../test/fixtures/scripted-engine.ts";
 import { plans, price } from "./ledger-file.ts";
 import { startMockUpstream } from "./mock-upstream.ts";
 import { openAccount } from "./pair.ts";
-import { upstreamAnswers } from "./upstream-answers.ts";
 
 export type Which = "inkwell" | "bare" | "upstream";
 
@@ -38,10 +34,6 @@ export interface ServerTask {
   clients: number;
   /** Folder of the database. */
   folder: string;
-  /** URL of an empty PostgreSQL database; absent: SQLite in `folder`. */
-  database?: string;
-  /** Origin of the upstream, which has a path for each model. */
-  upstream?: string;
   /** Answer of the scripted engine of `inkwell`. Default: one token at once. */
   script?: { tokens: number; tokenMs: number };
 }
@@ -63,13 +55,10 @@ const model = "short";
 const answer = "Hello";
 
 async function startInkwell(task: ServerTask): Promise<Started> {
-  const { clients, folder, database } = task;
+  const { clients, folder, script } = task;
   // As the program does.
   keepNewObjectsYoung();
-  const store =
-    database === undefined
-      ? await openSqliteStore({ path: join(folder, "inkwell.db"), plans })
-      : await openPostgresStore({ url: database, plans });
+  const store = await openSqliteStore({ path: join(folder, "inkwell.db"), plans });
   const metrics = new Metrics();
   // Standard error is a file here, as under a service manager.
   const logger = createLogger("info", process.stderr);
@@ -80,7 +69,8 @@ async function startInkwell(task: ServerTask): Promise<Started> {
     keys.push(key);
     await openAccount(store, ledger, n, { hash: hashKey(key), lastFour: key.slice(-4) });
   }
-  const catalog = new Catalog(modelsOf(task, logger));
+  const fields = { price, outputTokensMax: null, created: 1_700_000_000, ownedBy: "inkwell" };
+  const catalog = new Catalog([{ ...fields, id: model, engine: scriptedEngine(script) }]);
   const server = new PublicServer(
     { store, ledger, catalog, metrics, logger },
     {
@@ -102,27 +92,6 @@ async function startInkwell(task: ServerTask): Promise<Started> {
   );
   const url = await server.listen({ host: "127.0.0.1", port: 0 });
   return { port: Number(new URL(url).port), keys };
-}
-
-function modelsOf({ upstream, script }: ServerTask, log: EngineLog): Model[] {
-  const fields = { price, outputTokensMax: null, created: 1_700_000_000, ownedBy: "inkwell" };
-  if (upstream === undefined) return [{ ...fields, id: model, engine: scriptedEngine(script) }];
-  return upstreamAnswers.map(({ id }) => {
-    const engine = new UpstreamEngine({
-      urls: [`${upstream}/${id}/v1`],
-      key: null,
-      model: id,
-      dialect: "compatible",
-      contextWindow: 8192,
-      parallel: 64,
-      reserved: 0,
-      queueMax: 1024,
-      times: { connectMs: 5000, headersMs: 120_000, idleMs: 60_000 },
-      reasoning: null,
-      log,
-    });
-    return { ...fields, id, engine };
-  });
 }
 
 function scriptedEngine({ tokens, tokenMs } = { tokens: 1, tokenMs: 0 }): ScriptedEngine {

@@ -8,16 +8,12 @@
  *   npm run bench -- gateway [--clients 32] [--seconds 3] [--rounds 5] [--warm 6] \
  *     [--stream false,true]
  *
- * With `--upstream`, bench/upstream.ts measures the engine for upstreams instead.
+ * Before an upstream, `npm run bench -- release --only answers` measures the whole service.
  */
 import { optionsOf } from "./options.ts";
 import { type Measured, measure, startServer, summaryOf } from "./servers.ts";
 
 export async function run(args: readonly string[]): Promise<void> {
-  if (args.includes("--upstream")) {
-    const upstream = await import("./upstream.ts");
-    return await upstream.run(args.filter((argument) => argument !== "--upstream"));
-  }
   const values = optionsOf(args, {
     clients: "32",
     seconds: "3",

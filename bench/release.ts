@@ -3,11 +3,14 @@
  * run, and docs/performance.md from them. Its text says how they are measured. Under 20 minutes on
  * two cores:
  *
- *   npm run bench -- release [--seconds 10] [--passes 3] [--clients 32] [--long 60] [--idle 12] \
- *     [--only answers,postgres,ledger,workers,prompts,memory,engine] [--write true]
+ *   npm run bench -- release [--seconds 10] [--warm 0] [--passes 3] [--clients 32] [--long 60] \
+ *     [--idle 12] [--answer pieces] [--write true] \
+ *     [--only answers,postgres,ledger,workers,prompts,memory,engine]
  *
- * `--seconds`: of a pass. `--long`: of a run on PostgreSQL, whose first sixth is not
- * counted. `--idle`: before idle memory is read. `--write false` leaves the page as it is. With
+ * A pass has `--warm` seconds that are not counted, none for a release, and `--seconds`. `--long`:
+ * a run on PostgreSQL, whose first sixth is not counted. `--idle`: before idle memory is read.
+ * `--answer`: of the mock upstream, `short` with one token, `burst` with 64 in one piece, `pieces`
+ * with 64 that arrive one by one. `--write false` leaves the page as it is. With
  * LLAMA_SERVER=/path/to/llama-server, the embedded engine is measured against that program.
  */
 import { optionsOf } from "./options.ts";
@@ -16,6 +19,7 @@ import { notMeasured, type Options, type Result } from "./release/measure.ts";
 import { describeRun, sectionOf, writePage } from "./release/page.ts";
 import { engine, ledger } from "./release/parts.ts";
 import { startServer } from "./servers.ts";
+import { upstreamAnswers } from "./upstream-answers.ts";
 
 /** The setting does not exist yet. `startService` of bench/service.ts can start it. */
 async function workers(): Promise<Result[]> {
@@ -40,6 +44,8 @@ export async function run(args: readonly string[]): Promise<void> {
     clients: "32",
     long: "60",
     idle: "12",
+    answer: "pieces",
+    warm: "0",
     only: Object.keys(workloads).join(","),
     write: "true",
   });
@@ -47,17 +53,20 @@ export async function run(args: readonly string[]): Promise<void> {
   const unknown = only.find((name) => !(name in workloads));
   if (unknown !== undefined)
     throw new Error(`no workload "${unknown}": ${Object.keys(workloads).join(", ")}`);
+  const answer = upstreamAnswers.find(({ id }) => id === values.answer);
+  if (answer === undefined) throw new Error(`the mock upstream has no answer "${values.answer}"`);
   const about = describeRun();
   const shown = Object.entries(values).map(([name, value]) => `--${name} ${value}`);
   about.push(["options", `\`${shown.join(" ")}\``]);
   await using mock = await startServer({ which: "upstream", clients: 0 });
   const options: Options = {
     clients: Number(values.clients),
-    seconds: Number(values.seconds),
+    seconds: Number(values.warm) + Number(values.seconds),
     passes: Number(values.passes),
     longSeconds: Number(values.long),
-    skippedSeconds: 0,
+    skippedSeconds: Number(values.warm),
     idleSeconds: Number(values.idle),
+    answer,
     upstream: `http://127.0.0.1:${mock.port}`,
   };
   const results: Result[] = [];

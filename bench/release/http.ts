@@ -11,10 +11,14 @@ import { versionOf } from "../steady.ts";
 import type { Options, Pass, Result, Side, Target } from "./measure.ts";
 import * as measure from "./measure.ts";
 
-const { bodyOf, compared, measurePass, rangeOf, rotated, runPasses, startBare, startInkwell } = measure;
-const tokens = 64;
-const whole = { body: bodyOf(false), tokens };
-const streamed = { body: bodyOf(true), tokens };
+const { compared, measurePass, rangeOf, rotated, runPasses, startBare, startInkwell } = measure;
+
+/** What the sides of these answers share. */
+function asked({ answer: { id: model, tokens } }: Options, stream: boolean) {
+  const messages = [{ role: "user", content: "Count from one to ten in words." }];
+  return { tokens, body: { model, messages, max_tokens: tokens, stream } };
+}
+
 const passing = "bare, passes on the bytes";
 const oneObject = "bare, one JSON object";
 
@@ -24,7 +28,12 @@ function side<S extends Omit<Side, "passes">>(of: S): S & { passes: Pass[] } {
 
 /** Whole and streamed answers, and one client. */
 export async function answers(options: Options): Promise<Result[]> {
-  const { clients, seconds } = options;
+  const { clients, seconds, answer } = options;
+  const [whole, streamed] = [asked(options, false), asked(options, true)];
+  // A whole answer tells its tokens, and a streamed one has an event for each.
+  const isRight = (text: string) =>
+    text.includes(`"completion_tokens":${answer.tokens},`) ||
+    text.match(/"content":" /g)?.length === answer.tokens;
   const fsyncsMs: number[] = [];
   const startMeasured = async () => {
     const service = await startInkwell(options);
@@ -39,9 +48,9 @@ export async function answers(options: Options): Promise<Result[]> {
   const passes = side({ title: passing, ...streamed, start: () => startBare(options) });
   const alone = new Map<Side, Pass[]>([inkwell, bare].map((each) => [each, []]));
   await runPasses(options, [inkwell, bare, reader, streaming, passes], async (server, each) => {
-    const one = { ...options, seconds: seconds / 4, clients: 1 };
+    const one = { seconds: seconds / 4, skippedSeconds: 0, clients: 1 };
     if (alone.has(each)) alone.get(each)?.push(await measurePass(server, each, one));
-    await checkAnswer(server, each.body);
+    await checkAnswer(server, each.body, isRight);
   });
   const aloneOf = (of: Side) => ({ title: of.title, passes: alone.get(of) ?? [] });
   const oneClient = compared(
@@ -61,19 +70,19 @@ export async function answers(options: Options): Promise<Result[]> {
   ];
 }
 
-/** Throws unless the whole answer arrives, so that no failure is measured. */
-async function checkAnswer({ port, keys }: Target, body: object, code?: string): Promise<void> {
+/** Throws unless an answer is right, so that no failure is measured. */
+async function checkAnswer(
+  { port, keys }: Target,
+  body: object,
+  isRight: (text: string) => boolean,
+): Promise<void> {
   const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${keys[0]}` },
     body: JSON.stringify(body),
   });
   const text = await response.text();
-  const isRight =
-    code === undefined
-      ? /"completion_tokens":64\b/.test(text) || text.match(/"content":" /g)?.length === tokens
-      : text.includes(`"${code}"`);
-  if (!isRight) throw new Error(`a wrong answer: ${text}`);
+  if (!isRight(text)) throw new Error(`a wrong answer: ${text}`);
 }
 
 /** Median of appends of a page to a file of this folder, each with its fsync. */
@@ -102,34 +111,35 @@ const databases = [
 ];
 
 /** One long run on each database. The floor runs before and after them, a fifth as long. */
-export async function onPostgres(asked: Options): Promise<Result[]> {
-  const { longSeconds, skippedFirst } = { ...asked, skippedFirst: asked.longSeconds / 6 };
+export async function onPostgres(options: Options): Promise<Result[]> {
+  const { longSeconds } = options;
+  const skippedSeconds = longSeconds / 6;
   const results: Result[] = [];
   for (const stream of [false, true]) {
     const kind = stream ? "streamed tokens" : "whole answers";
     const target = stream ? "0.60" : "0.20";
-    const of = stream ? streamed : whole;
-    const floor = side({ title: stream ? passing : oneObject, ...of, start: () => startBare(asked) });
-    const options = { ...asked, passes: 1, skippedSeconds: skippedFirst };
-    const runFloor = () => runPasses({ ...options, seconds: skippedFirst + longSeconds / 6 }, [floor]);
+    const of = asked(options, stream);
+    const floor = side({ title: stream ? passing : oneObject, ...of, start: () => startBare(options) });
+    const once = { ...options, passes: 1, skippedSeconds, seconds: longSeconds };
+    const runFloor = () => runPasses({ ...once, seconds: longSeconds / 3 }, [floor]);
     await runFloor();
     const products: Side[] = [];
     for (const { title, programs, missing } of stream ? databases.toReversed() : databases) {
-      const product = side({ title, ...of, start: () => startOn(programs, asked) });
+      const product = side({ title, ...of, start: () => startOn(programs, options) });
       if (missing === null) {
-        await runPasses({ ...options, seconds: longSeconds }, [product]);
+        await runPasses(once, [product]);
         products.push(product);
       } else results.push(measure.notMeasured(`${kind}, ${title}`, target, missing));
     }
     await runFloor();
     for (const product of products) {
       const bySecond = product.passes[0]?.bySecond ?? [];
-      const rates = bySecond.slice(skippedFirst, Math.floor(longSeconds));
+      const rates = bySecond.slice(skippedSeconds, Math.floor(longSeconds));
       const fifth = Math.max(1, Math.floor(rates.length / 5));
       const parts = Array.from({ length: 5 }, (_, n) => rates.slice(n * fifth, (n + 1) * fifth));
       const rateOf = (part: number[]) => part.reduce((sum, each) => sum + each / part.length, 0).toFixed(0);
       const note = `requests/s by ${fifth} s: ${parts.map(rateOf).join(" ")}`;
-      const workload = `${kind}, ${product.title}, from second ${skippedFirst} to ${longSeconds}`;
+      const workload = `${kind}, ${product.title}, from second ${skippedSeconds} to ${longSeconds}`;
       results.push(compared(workload, target, { ...product, note }, floor));
     }
   }
@@ -150,8 +160,8 @@ async function startOn(programs: string | undefined, options: Options): Promise<
 }
 
 /** Prompts of agents: 100 messages of 2.2 KB, one token of answer. */
-export async function longPrompts(asked: Options): Promise<Result[]> {
-  const options = { ...asked, clients: 150 };
+export async function longPrompts(all: Options): Promise<Result[]> {
+  const options = { ...all, clients: 150 };
   const content = "and then the ship sailed on across the quiet sea, ".repeat(44);
   const messages = Array.from({ length: 100 }, (_, n) => ({
     role: n % 2 === 0 ? "user" : "assistant",
@@ -166,8 +176,9 @@ export async function longPrompts(asked: Options): Promise<Result[]> {
   const refusing = side({ title: "Inkwell, refusals", ...to, status: 400, start });
   const startReading = () => startServer({ which: "bare", clients: options.clients });
   const reading = side({ title: "bare, answers at once", ...to, start: startReading });
+  const isRefusal = (text: string) => text.includes('"context_length_exceeded"');
   await runPasses(options, [inkwell, bare, refusing, reading], async (server, each) => {
-    if (each === refusing) await checkAnswer(server, each.body, "context_length_exceeded");
+    if (each === refusing) await checkAnswer(server, each.body, isRefusal);
   });
   const workload = "150 clients with prompts of 220 KB, upstream, one token of answer";
   const refused = "the same, embedded engine: they exceed its window of 8,192 tokens, and are refused";
@@ -192,7 +203,7 @@ export async function memory(options: Options): Promise<Result[]> {
       await server.addAccounts?.(clients - 1);
       const seen: number[] = [];
       const timer = setInterval(() => seen.push(residentMb()), 200);
-      await measurePass(server, whole, options);
+      await measurePass(server, asked(options, false), options);
       clearInterval(timer);
       most.push(Math.max(...seen, residentMb()));
     }

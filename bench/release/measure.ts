@@ -5,6 +5,7 @@ import type { BareTask } from "../bare-gateway.ts";
 import { processorMs } from "../processes.ts";
 import { cores, load, startServer } from "../servers.ts";
 import { type Service, startService } from "../service.ts";
+import { type UpstreamAnswer, upstreamAnswers } from "../upstream-answers.ts";
 
 export interface Options {
   clients: number;
@@ -14,8 +15,9 @@ export interface Options {
   passes: number;
   longSeconds: number;
   idleSeconds: number;
-  /** Origin of the mock upstream. */
+  /** Origin of the mock upstream, and the answer that is asked of it. */
   upstream: string;
+  answer: UpstreamAnswer;
 }
 
 /** A row of the page. */
@@ -73,27 +75,26 @@ export function startInkwell(
   { upstream, clients }: Options,
   { database, accounts = clients }: { database?: string; accounts?: number } = {},
 ): Promise<Service> {
-  const modelOf = (model: string) => ({
-    engine: "upstream",
-    url: `${upstream}/${model}/v1`,
-    model,
-    context_window: 131_072,
-    // As many as the bare gateway has connections.
-    parallel: Math.max(64, clients),
-    price: { prompt: 1, completion: 1 },
-  });
-  const models = { short: modelOf("short"), pieces: modelOf("pieces") };
+  const models = Object.fromEntries(
+    upstreamAnswers.map(({ id }) => [
+      id,
+      {
+        engine: "upstream",
+        url: `${upstream}/${id}/v1`,
+        model: id,
+        context_window: 131_072,
+        // As many as the bare gateway has connections.
+        parallel: Math.max(64, clients),
+        price: { prompt: 1, completion: 1 },
+      },
+    ]),
+  );
   const config = database === undefined ? { models } : { models, database };
   return startService({ config, accounts, core: cores.server });
 }
 
 export function startBare({ upstream, clients }: Options, which: BareTask["which"] = "proxy") {
   return startServer({ which, clients, upstream });
-}
-
-export function bodyOf(stream: boolean) {
-  const messages = [{ role: "user", content: "Count from one to ten in words." }];
-  return { model: "pieces", messages, max_tokens: 64, stream };
 }
 
 /** Processor time is that of the process and of all that it has started, and of the database. */
