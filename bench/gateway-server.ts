@@ -34,6 +34,8 @@ export interface ServerTask {
   clients: number;
   /** Folder of the database. */
   folder: string;
+  /** Of the mock upstream. Default: a free one. */
+  port?: number;
   /** Answer of the scripted engine of `inkwell`. Default: one token at once. */
   script?: { tokens: number; tokenMs: number };
 }
@@ -144,8 +146,8 @@ async function startBare({ clients }: ServerTask): Promise<Started> {
   return started(await app.listen(local), clients);
 }
 
-async function startUpstream({ clients }: ServerTask): Promise<Started> {
-  return started(await startMockUpstream(), clients);
+async function startUpstream({ clients, port }: ServerTask): Promise<Started> {
+  return started(await startMockUpstream(port), clients);
 }
 
 function started(url: string, clients: number): Started {

@@ -17,6 +17,7 @@ export interface LoadTask {
   seconds: number;
   /** Answers that end before are not counted. Default 0: all count, from the first one. */
   fromSeconds?: number;
+  headers?: Record<string, string>;
   /** Default 200. */
   status?: number;
 }
@@ -73,9 +74,15 @@ class Answer {
 }
 
 function requestOf(key: string, body: string): Buffer {
-  return Buffer.from(
-    `POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-  );
+  const headers = {
+    host: "bench",
+    authorization: `Bearer ${key}`,
+    "content-type": "application/json",
+    "content-length": Buffer.byteLength(body),
+    ...task.headers,
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return Buffer.from(`POST /v1/chat/completions HTTP/1.1\r\n${lines.join("")}\r\n${body}`);
 }
 
 const latenciesMs: number[] = [];

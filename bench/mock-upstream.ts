@@ -60,9 +60,9 @@ function serve(socket: Socket): void {
   });
 }
 
-/** Listens on a free port of this machine and returns the origin. */
-export async function startMockUpstream(): Promise<string> {
-  const server = createServer({ noDelay: true }, serve).listen(0, "127.0.0.1");
+/** Listens on this machine and returns the origin. */
+export async function startMockUpstream(port = 0): Promise<string> {
+  const server = createServer({ noDelay: true }, serve).listen(port, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
   if (address === null || typeof address === "string") throw new Error("a server has an address");

@@ -12,9 +12,10 @@
  * `--answer`: of the mock upstream, `short` with one token, `burst` with 64 in one piece, `pieces`
  * with 64 that arrive one by one. `--write false` leaves the page as it is. With
  * LLAMA_SERVER=/path/to/llama-server, the embedded engine is measured against that program.
+ * `--upstream PORT --only other --other JSON` measures another gateway (docs/performance.md).
  */
 import { optionsOf } from "./options.ts";
-import { answers, longPrompts, memory, onPostgres } from "./release/http.ts";
+import { answers, longPrompts, memory, onPostgres, otherGateway } from "./release/http.ts";
 import { notMeasured, type Options, type Result } from "./release/measure.ts";
 import { describeRun, sectionOf, writePage } from "./release/page.ts";
 import { engine, ledger } from "./release/parts.ts";
@@ -35,6 +36,7 @@ const workloads: Record<string, (options: Options) => Promise<Result[]>> = {
   prompts: longPrompts,
   memory,
   engine,
+  other: otherGateway,
 };
 
 export async function run(args: readonly string[]): Promise<void> {
@@ -48,6 +50,8 @@ export async function run(args: readonly string[]): Promise<void> {
     warm: "0",
     only: Object.keys(workloads).join(","),
     write: "true",
+    upstream: "0",
+    other: undefined,
   });
   const only = values.only.split(",");
   const unknown = only.find((name) => !(name in workloads));
@@ -56,9 +60,12 @@ export async function run(args: readonly string[]): Promise<void> {
   const answer = upstreamAnswers.find(({ id }) => id === values.answer);
   if (answer === undefined) throw new Error(`the mock upstream has no answer "${values.answer}"`);
   const about = describeRun();
-  const shown = Object.entries(values).map(([name, value]) => `--${name} ${value}`);
+  // The other gateway's key is nobody's business.
+  const shown = Object.entries({ ...values, other: undefined })
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `--${name} ${value}`);
   about.push(["options", `\`${shown.join(" ")}\``]);
-  await using mock = await startServer({ which: "upstream", clients: 0 });
+  await using mock = await startServer({ which: "upstream", clients: 0, port: Number(values.upstream) });
   const options: Options = {
     clients: Number(values.clients),
     seconds: Number(values.warm) + Number(values.seconds),
@@ -67,6 +74,7 @@ export async function run(args: readonly string[]): Promise<void> {
     skippedSeconds: Number(values.warm),
     idleSeconds: Number(values.idle),
     answer,
+    other: values.other === undefined ? null : JSON.parse(values.other),
     upstream: `http://127.0.0.1:${mock.port}`,
   };
   const results: Result[] = [];

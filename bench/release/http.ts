@@ -70,6 +70,30 @@ export async function answers(options: Options): Promise<Result[]> {
   ];
 }
 
+/** Another gateway, which is warm unless it was started just before. */
+export async function otherGateway(options: Options): Promise<Result[]> {
+  const { other, clients } = options;
+  if (other === null) return [];
+  const { port, pid, key } = other;
+  const target = {
+    port,
+    keys: Array(clients).fill(key),
+    process: { pid },
+    [Symbol.asyncDispose]: async () => {},
+  };
+  const results: Result[] = [];
+  for (const stream of [false, true]) {
+    const of = asked(options, stream);
+    const body = { ...of.body, model: stream ? other.streamed : other.whole };
+    const product = side({ ...of, ...other, body, start: async () => target });
+    const floor = side({ title: stream ? passing : oneObject, ...of, start: () => startBare(options) });
+    await runPasses(options, [product, floor]);
+    const workload = `${stream ? "streamed tokens" : "whole answers"}, ${clients} clients`;
+    results.push(compared(workload, "none", product, floor));
+  }
+  return results;
+}
+
 /** Throws unless an answer is right, so that no failure is measured. */
 async function checkAnswer(
   { port, keys }: Target,
@@ -113,7 +137,7 @@ const databases = [
 /** One long run on each database. The floor runs before and after them, a fifth as long. */
 export async function onPostgres(options: Options): Promise<Result[]> {
   const { longSeconds } = options;
-  const skippedSeconds = longSeconds / 6;
+  const skippedSeconds = Math.floor(longSeconds / 6);
   const results: Result[] = [];
   for (const stream of [false, true]) {
     const kind = stream ? "streamed tokens" : "whole answers";
@@ -123,27 +147,29 @@ export async function onPostgres(options: Options): Promise<Result[]> {
     const once = { ...options, passes: 1, skippedSeconds, seconds: longSeconds };
     const runFloor = () => runPasses({ ...once, seconds: longSeconds / 3 }, [floor]);
     await runFloor();
-    const products: Side[] = [];
+    const ran = new Map<string, Side>();
     for (const { title, programs, missing } of stream ? databases.toReversed() : databases) {
-      const product = side({ title, ...of, start: () => startOn(programs, options) });
+      const product = side({ title, note: "", ...of, start: () => startOn(programs, options) });
       if (missing === null) {
-        await runPasses(once, [product]);
-        products.push(product);
+        await runPasses(once, [product], async ({ version }) => {
+          product.title = `Inkwell, PostgreSQL ${version}`;
+        });
+        product.note = byTenSeconds(product.passes[0]?.bySecond?.slice(skippedSeconds, longSeconds) ?? []);
+        ran.set(`${kind}, ${title}, from second ${skippedSeconds} to ${longSeconds}`, product);
       } else results.push(measure.notMeasured(`${kind}, ${title}`, target, missing));
     }
     await runFloor();
-    for (const product of products) {
-      const bySecond = product.passes[0]?.bySecond ?? [];
-      const rates = bySecond.slice(skippedSeconds, Math.floor(longSeconds));
-      const fifth = Math.max(1, Math.floor(rates.length / 5));
-      const parts = Array.from({ length: 5 }, (_, n) => rates.slice(n * fifth, (n + 1) * fifth));
-      const rateOf = (part: number[]) => part.reduce((sum, each) => sum + each / part.length, 0).toFixed(0);
-      const note = `requests/s by ${fifth} s: ${parts.map(rateOf).join(" ")}`;
-      const workload = `${kind}, ${product.title}, from second ${skippedSeconds} to ${longSeconds}`;
-      results.push(compared(workload, target, { ...product, note }, floor));
-    }
+    for (const [workload, product] of ran) results.push(compared(workload, target, product, floor));
   }
   return results;
+}
+
+/** Whether a database becomes slower shows here. */
+function byTenSeconds(counts: readonly number[]): string {
+  const rates = Array.from({ length: Math.floor(counts.length / 10) }, (_, n) =>
+    (counts.slice(10 * n, 10 * n + 10).reduce((sum, count) => sum + count) / 10).toFixed(0),
+  );
+  return rates.length === 0 ? "" : `requests/s by 10 s: ${rates.join(" ")}`;
 }
 
 /** Both on the core of servers. */
@@ -153,10 +179,10 @@ async function startOn(programs: string | undefined, options: Options): Promise<
   await using started = new AsyncDisposableStack();
   started.defer(() => server.kill());
   const database = server.url(await server.create());
-  const { postmaster } = await versionOf(database);
+  const { postmaster, version } = await versionOf(database);
   const service = started.use(await startInkwell(options, { database }));
   const owned = started.move();
-  return { ...service, postmaster, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return { ...service, postmaster, version, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 /** Prompts of agents: 100 messages of 2.2 KB, one token of answer. */

@@ -1,5 +1,4 @@
 /** What the workloads of `bench/release.ts` share: servers, passes, comparison with the floor. */
-import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BareTask } from "../bare-gateway.ts";
 import { processorMs } from "../processes.ts";
@@ -18,6 +17,19 @@ export interface Options {
   /** Origin of the mock upstream, and the answer that is asked of it. */
   upstream: string;
   answer: UpstreamAnswer;
+  other: OtherGateway | null;
+}
+
+/** A gateway that runs already, on the core of servers. */
+export interface OtherGateway {
+  title: string;
+  port: number;
+  pid: number;
+  /** Its models for the mock's answer: at `/ANSWER/whole/v1`, and at `/ANSWER/v1`. */
+  whole: string;
+  streamed: string;
+  key: string;
+  headers?: Record<string, string>;
 }
 
 /** A row of the page. */
@@ -40,6 +52,10 @@ export interface Pass {
   rate: number;
   /** Of the processor, for each request. NaN: not measured. */
   cpuMicros: number;
+  /** Part of it in the database. */
+  databaseMicros?: number;
+  /** Share of the core, with the database. Well below 1, clients or upstream were slower. */
+  busy?: number;
   p50Ms?: number;
   bySecond?: number[];
 }
@@ -58,13 +74,15 @@ export interface Ran {
 export interface Target extends AsyncDisposable {
   port: number;
   keys: string[];
-  process: ChildProcess;
-  /** The database, whose processor time counts too. */
+  process: { pid?: number | undefined };
+  /** Of the database, whose processor time counts too. */
   postmaster?: number;
+  version?: string;
 }
 
 export interface Side extends Ran {
   body: object;
+  headers?: Record<string, string>;
   /** Default 200. */
   status?: number;
   start(): Promise<Target>;
@@ -99,22 +117,27 @@ export function startBare({ upstream, clients }: Options, which: BareTask["which
 
 /** Processor time is that of the process and of all that it has started, and of the database. */
 export async function measurePass(
-  target: Target,
-  { body, status = 200 }: Pick<Side, "body" | "status">,
+  { port, keys, process: { pid = Number.NaN }, postmaster }: Target,
+  { body, headers = {}, status = 200 }: Pick<Side, "body" | "headers" | "status">,
   { seconds, skippedSeconds: fromSeconds, clients }: Pick<Options, "seconds" | "skippedSeconds" | "clients">,
 ): Promise<Pass> {
-  const { port, keys, process: child, postmaster } = target;
-  const cpuMs = () =>
-    processorMs(child.pid ?? Number.NaN) + (postmaster === undefined ? 0 : processorMs(postmaster));
+  const cpuMs = () => [processorMs(pid), postmaster === undefined ? 0 : processorMs(postmaster)];
   const begin = async () => {
     if (fromSeconds > 0) await sleep(fromSeconds * 1000);
     return cpuMs();
   };
-  const running = load({ port, keys: keys.slice(0, clients), body, status, seconds, fromSeconds });
-  const [result, beforeMs] = await Promise.all([running, begin()]);
+  const task = { port, keys: keys.slice(0, clients), body, headers, status, seconds, fromSeconds };
+  const [result, beforeMs] = await Promise.all([load(task), begin()]);
+  const [own = 0, database = 0] = cpuMs().map((ms, n) => (ms - (beforeMs[n] ?? 0)) * 1000);
   const { requests, p50Ms, bySecond } = result;
-  const cpuMicros = ((cpuMs() - beforeMs) * 1000) / requests;
-  return { rate: requests / result.seconds, cpuMicros, p50Ms, bySecond };
+  return {
+    rate: requests / result.seconds,
+    cpuMicros: (own + database) / requests,
+    ...(postmaster === undefined ? {} : { databaseMicros: database / requests }),
+    busy: (own + database) / (result.seconds * 1e6),
+    p50Ms,
+    bySecond,
+  };
 }
 
 /** The order of each pass begins one further. */
@@ -162,7 +185,7 @@ export function compared(workload: string, target: string, product: Ran, floor: 
   };
 }
 
-function figuresOf({ passes, unit = "request", tokens, note }: Ran): string {
+function figuresOf({ passes, unit = "request", tokens, note = "" }: Ran): string {
   const range = (of: (pass: Pass) => number, text: string, digits = 0) => {
     const values = passes.map(of);
     return values.some(Number.isNaN) ? [] : [text.replace("%", rangeOf(values, digits))];
@@ -171,7 +194,11 @@ function figuresOf({ passes, unit = "request", tokens, note }: Ran): string {
     ...range(({ rate }) => rate, `% ${unit}s/s`),
     ...range(({ rate }) => rate * (tokens ?? Number.NaN), "% tokens/s"),
     ...range(({ cpuMicros }) => cpuMicros, `% µs of processor for each ${unit}`),
+    ...range(({ databaseMicros = Number.NaN }) => databaseMicros, "% µs of them in the database"),
+    ...range(({ busy = Number.NaN }) => busy * 100, "% % of the core"),
     ...range(({ p50Ms = Number.NaN }) => p50Ms, "p50 % ms", 2),
-    ...(note === undefined ? [] : [note]),
-  ].join("; ");
+    note,
+  ]
+    .filter((part) => part !== "")
+    .join("; ");
 }
