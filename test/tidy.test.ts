@@ -114,7 +114,6 @@ const documents = [
   "CHANGELOG.md",
   "SECURITY.md",
   "bench/README.md",
-  "bench/results/README.md",
   "examples/README.md",
   ...filesBelow("docs", ".md"),
 ];

@@ -1,4 +1,4 @@
-/** Workloads of the HTTP path. Each pass starts each server anew and counts from its first request. */
+/** Workloads of the HTTP path. Each pass starts each server anew. */
 import { closeSync, existsSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
