@@ -79,13 +79,19 @@ export async function run(args: readonly string[]): Promise<void> {
   };
   const results: Result[] = [];
   const beganMs = performance.now();
-  for (const [name, measure] of Object.entries(workloads)) {
-    if (!only.includes(name)) continue;
-    process.stderr.write(`${name} ...\n`);
-    results.push(...(await measure(options)));
+  const sectionNow = () => {
+    const took = `${((performance.now() - beganMs) / 60_000).toFixed(1)} minutes`;
+    return sectionOf([...about, ["took", took]], results);
+  };
+  try {
+    for (const [name, measure] of Object.entries(workloads)) {
+      if (!only.includes(name)) continue;
+      process.stderr.write(`${name} ...\n`);
+      results.push(...(await measure(options)));
+    }
+  } finally {
+    // Also what was measured before a failure.
+    console.log(sectionNow());
   }
-  about.push(["took", `${((performance.now() - beganMs) / 60_000).toFixed(1)} minutes`]);
-  const section = sectionOf(about, results);
-  console.log(section);
-  if (values.write === "true") writePage(section);
+  if (values.write === "true") writePage(sectionNow());
 }

@@ -46,13 +46,7 @@ export function sectionOf(run: readonly string[][], results: readonly Result[]):
     tableOf(["", "of this run"], run),
     tableOf(
       ["", "workload", "of the floor", "by processor time", "target"],
-      numbered.map(({ number, workload, result, byTime, target }) => [
-        number,
-        workload,
-        result,
-        byTime,
-        target,
-      ]),
+      numbered.map((row) => [row.number, row.workload, row.result, row.byTime, row.target]),
     ),
     "Absolute figures, the least and the most of the passes:",
     tableOf(
