@@ -7,7 +7,6 @@
  *
  * `--requests` is the number of requests a second. Linux only: it reads the time from /proc.
  */
-import { get, type IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ConsoleService, startConsoleService } from "../test/fixtures/browser.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
@@ -15,8 +14,10 @@ import { optionsOf } from "./options.ts";
 import { ownProcessorMs } from "./processes.ts";
 import { pageHeader, signIn } from "./sign-in.ts";
 
-/** As many as a session may have. */
-const streamsPerSession = 4;
+/** A session may read 240 times a minute. */
+const pagesPerSession = 4;
+/** As pages ask while something runs (src/web/shared/live.tsx). */
+const everyMs = 2_000;
 
 export async function run(args: readonly string[]): Promise<void> {
   const values = optionsOf(args, { pages: "100", seconds: "20", requests: "1" });
@@ -30,9 +31,9 @@ export async function run(args: readonly string[]): Promise<void> {
     await service.call("POST", "/admin/accounts", { id: `page-${n}`, plan: "starter" });
   const kinds: Record<string, (n: number) => string> = {
     "no page": () => "",
-    overview: () => "/admin/overview/stream",
-    accounts: (n) => `/admin/accounts/page-${n}/live/stream`,
-    "one account": () => "/admin/accounts/default/live/stream",
+    overview: () => "/admin/overview",
+    accounts: (n) => `/admin/accounts/page-${n}/live`,
+    "one account": () => "/admin/accounts/default/live",
   };
   // A young process compiles much of its code meanwhile.
   await load(service, 10, 10);
@@ -45,14 +46,15 @@ export async function run(args: readonly string[]): Promise<void> {
     const before = processorSeconds(service);
     await load(service, seconds, requests);
     perMinute.set(kind, ((processorSeconds(service) - before) * 60) / seconds);
-    const events = opened.map(({ close }) => close());
+    const answers = opened.map(({ close }) => close());
     const added = (perMinute.get(kind) ?? 0) - (perMinute.get("no page") ?? 0);
     table.push({
       pages: kind === "no page" ? 0 : pages,
       of: kind,
       "CPU s/minute": (perMinute.get(kind) ?? 0).toFixed(2),
       "added by pages": added.toFixed(2),
-      "events/page": events.length === 0 ? "-" : (events.reduce((sum, n) => sum + n, 0) / pages).toFixed(0),
+      "answers/page":
+        answers.length === 0 ? "-" : (answers.reduce((sum, n) => sum + n, 0) / pages).toFixed(0),
     });
   }
   console.log(`The service's process during ${seconds} s with ${requests} requests a second`);
@@ -60,7 +62,7 @@ export async function run(args: readonly string[]): Promise<void> {
 }
 
 interface OpenPage {
-  /** Returns the number of events that have come. */
+  /** Returns the number of answers that have come. */
   close(): number;
 }
 
@@ -72,35 +74,31 @@ async function openPages(
   const opened: OpenPage[] = [];
   let cookie = "";
   for (let n = 0; n < pages; n += 1) {
-    if (n % streamsPerSession === 0)
+    if (n % pagesPerSession === 0)
       cookie = await signIn(`${service.url}/admin/session`, { token: service.token });
     opened.push(await openPage(service.url + pathOf(n), cookie));
+    // They were not opened in the same moment.
+    await sleep(everyMs / pages);
   }
   return opened;
 }
 
-/** Each page has a connection of its own, as browsers give to streams. */
 async function openPage(url: string, cookie: string): Promise<OpenPage> {
-  const request = get(url, { agent: false, headers: { cookie, ...pageHeader } });
-  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  request.once("response", resolve).on("error", reject);
-  const response = await promise;
-  if (response.statusCode !== 200) throw new Error(`${url}: ${response.statusCode}`);
-  let events = 0;
-  response.setEncoding("utf8").on("data", (text: string) => {
-    events += text.split("data: ").length - 1;
-  });
-  let isClosed = false;
-  response
-    .on("error", () => {})
-    .once("close", () => {
-      if (!isClosed) throw new Error(`${url} ended`);
-    });
+  let tag = "";
+  let answers = 0;
+  const ask = async () => {
+    const response = await fetch(url, { headers: { cookie, ...pageHeader, "if-none-match": tag } });
+    if (!response.ok && response.status !== 304) throw new Error(`${url}: ${response.status}`);
+    await response.text();
+    tag = response.headers.get("etag") ?? "";
+    answers += 1;
+  };
+  await ask();
+  const timer = setInterval(ask, everyMs);
   return {
     close() {
-      isClosed = true;
-      request.destroy();
-      return events;
+      clearInterval(timer);
+      return answers;
     },
   };
 }
