@@ -135,7 +135,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       assert.equal(await rows.count(), 1 + 2);
       await page.getByRole("button", { name: "End all sessions" }).click();
       await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
-      const { status } = await place.ask("operator", "GET", "/admin/session", undefined, { cookie: before });
+      const { status } = await place.ask("operator", "GET", "/admin/sessions", undefined, { cookie: before });
       assert.equal(status, 401);
     }));
 });

@@ -147,7 +147,7 @@ operatorTest("many gifts of support at once never exceed its allowance", async (
 
 operatorTest("an operator key has no session", async (operator) => {
   const headers = await keyFor(operator, "viewer");
-  const answer = await operator.ask("GET", "/admin/session", { headers });
+  const answer = await operator.ask("GET", "/admin/sessions", { headers });
   assert.equal(refused(answer, 401, "invalid_session"), "This request has no session.");
 });
 

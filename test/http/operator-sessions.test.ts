@@ -96,7 +96,7 @@ sessionTest("a session has the rights of the token, until it signs out", async (
   assert.deepEqual([out.status, out.text], [204, ""]);
   assert.match(out.headers.get("set-cookie") ?? "", /^inkwell_console=; Path=\/; Max-Age=0;/);
   refused(await as(operator, cookie), 401, "invalid_session");
-  refused(await as(operator, cookie, "/admin/session"), 401, "invalid_session");
+  refused(await as(operator, cookie, "/admin/sessions"), 401, "invalid_session");
 });
 
 sessionTest("an answer of an issuer is refused where none is configured", async (operator) => {
@@ -166,7 +166,8 @@ sessionTest("a session makes no codes, so it cannot prolong itself", async (oper
 });
 
 sessionTest("the token has no session", async (operator) => {
-  refused(await operator.get("/admin/session"), 401, "invalid_session");
+  refused(await operator.get("/admin/session"), 403, "missing_request_header");
+  refused(await operator.get("/admin/sessions"), 401, "invalid_session");
   refused(await operator.delete("/admin/session"), 401, "invalid_session");
 });
 

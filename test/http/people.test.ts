@@ -392,7 +392,7 @@ test("a person, a key and the operator token see their own sessions, and end all
     const out = await ask(first, "DELETE", "/sessions");
     assert.equal(out.status, 204);
     assert.match(out.headers.get("set-cookie") ?? "", /Max-Age=0/i);
-    for (const each of own) refused(await ask(each, "GET", "/session"), 401, "invalid_session");
+    for (const each of own) refused(await ask(each, "GET", "/sessions"), 401, "invalid_session");
     const later = Object.keys(owners).indexOf(owner) + 1;
     for (const each of Object.values(owners).slice(later).flat())
       assert.equal((await ask(each, "GET", "/session")).status, 200, "those of others go on");
@@ -581,7 +581,7 @@ test("operators list people, link accounts to them, and suspend them", async () 
   );
   assert.notEqual((await set("suspended")).body.suspended_at, null);
   refused(
-    await place.ask("operator", "GET", "/admin/session", undefined, { cookie }),
+    await place.ask("operator", "GET", "/admin/sessions", undefined, { cookie }),
     401,
     "invalid_session",
   );

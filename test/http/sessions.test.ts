@@ -67,7 +67,6 @@ const sides: readonly Side[] = [
       ["GET", "/admin/accounts"],
       ["GET", "/admin/usage?format=csv"],
       ["GET", "/admin/overview"],
-      ["GET", "/admin/session"],
       ["DELETE", "/admin/session"],
       ["POST", "/admin/reload"],
     ],
@@ -216,6 +215,36 @@ for (const side of sides) {
       // Its own session does not take over that of the page, and ends nothing.
       await pages.isRefused(await pages.signIn({ cookie, "x-inkwell-request": otherPage }));
       await pages.isAccepted(cookie, "the session is as it was");
+    });
+
+    sessionTest("are nothing, without a refusal, to a page that has none", async (pages, service) => {
+      const cookie = await pages.signIn();
+      const asked = (given: string, headers: Given = {}) => pages.as(given, side.session, "GET", headers);
+      assert.notEqual((await asked(cookie)).text, "null");
+      const setAhead = timeOf(service);
+      for (const [given, headers = {}] of [
+        [""],
+        ["theme=dark"],
+        [`${side.cookie}=${"A".repeat(43)}`],
+        [`${cookie}; ${cookie}`],
+        [cookie, { "x-inkwell-request": otherPage }],
+        ["", { authorization: `Bearer ${operatorToken}` }],
+        ["", { authorization: "Bearer wrong" }],
+      ] as const) {
+        const answer = await asked(given, headers);
+        assert.deepEqual([answer.status, answer.text], [200, "null"], given);
+        assert.equal(answer.headers.get("cache-control"), "no-store");
+      }
+      for (const value of notSecrets) {
+        refused(await asked(cookie, { "x-inkwell-request": value }), 403, "missing_request_header");
+      }
+      refused(await asked(cookie, { origin: "https://evil.example" }), 403, "origin_not_allowed");
+      setAhead(12 * hourMs);
+      assert.equal((await asked(cookie)).text, "null", "it has ended");
+      setAhead(0);
+      assert.equal((await pages.as(cookie, side.session, "DELETE")).status, 204);
+      assert.equal((await asked(cookie)).text, "null", "it was ended");
+      await pages.isRefused(cookie);
     });
 
     sessionTest("take over no given secret, and end with the next sign-in", async (pages) => {

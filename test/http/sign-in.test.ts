@@ -106,7 +106,7 @@ test("groups that the issuer leaves out are no empty groups", async () => {
   place.issuer.signsIn({ ...bo, groups: [] });
   refused(await place.attempt("operator"), 403, "not_admitted");
   refused(
-    await place.ask("operator", "GET", "/admin/session", undefined, { cookie }),
+    await place.ask("operator", "GET", "/admin/sessions", undefined, { cookie }),
     401,
     "invalid_session",
   );
@@ -240,7 +240,7 @@ test("accounts and roles lapse after their time, and a matching sign-in restores
   const state = async () =>
     (await place.ask("portal", "GET", "/api/account", undefined, { cookie: portal })).body.state;
   const isIn = async () =>
-    (await place.ask("operator", "GET", "/admin/session", undefined, { cookie })).status;
+    (await place.ask("operator", "GET", "/admin/sessions", undefined, { cookie })).status;
   await place.people.lapse(() => false);
   assert.deepEqual([await state(), await isIn()], ["active", 200]);
   const [person] = await store.listPeople({ limit: 1 });
@@ -405,7 +405,7 @@ test("a person whom an operator has suspended is signed out, and stays out", asy
   assert.ok(person !== undefined);
   await store.setPersonSuspended(person.id, 1, suspensionChange(person, 1, { by: "test", atMs: 1 }));
   for (const [side, path] of [
-    ["operator", "/admin/session"],
+    ["operator", "/admin/sessions"],
     ["portal", "/api/account"],
   ] as const) {
     refused(await place.ask(side, "GET", path, undefined, { cookie: cookies[side] }), 401, "invalid_session");

@@ -107,6 +107,13 @@ export class OperatorSignIn {
       : await this.browsers.signIn(request, "code", (page) => sessions.startByCode(code, page));
   }
 
+  /** Returns the session of a page, whatever else the request has. Null: it has none. */
+  async look(request: FastifyRequest, reply: FastifyReply): Promise<OperatorSession | null> {
+    request.session = await this.browsers.look(request, reply);
+    request.actor = request.session?.actor ?? null;
+    return request.session;
+  }
+
   /** Returns the session of the request. Throws a refusal if it has other credentials. */
   sessionOf({ session }: FastifyRequest): OperatorSession {
     if (session !== null) return session;

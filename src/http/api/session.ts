@@ -1,5 +1,5 @@
 /** Routes that `/admin/session` and the portal's `/api/session` share. */
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import Type from "typebox";
 import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
@@ -88,7 +88,8 @@ export const refusedAnswers = ["sign_in_failed", "not_admitted", ...refusedAtIss
 
 /** Methods and paths that need no session. */
 export function signInRoutesOf(base: string): ReadonlySet<string> {
-  return new Set([`POST ${base}/session`, `GET ${base}/sign-in`, `POST ${base}/sign-in`]);
+  const session = [`GET ${base}/session`, `POST ${base}/session`];
+  return new Set([...session, `GET ${base}/sign-in`, `POST ${base}/sign-in`]);
 }
 
 /** For the OpenAPI documents. */
@@ -104,6 +105,8 @@ export const ownSession = objectFor<SessionRow & { isPresent: boolean }>("OwnSes
 
 interface SessionAccess {
   readonly browsers: Pick<BrowserSignIn<SessionRow>, "issuer" | "beginAtIssuer" | "signOut" | "sessionsOf">;
+  /** Null: the request has no session. */
+  look(request: FastifyRequest, reply: FastifyReply): Promise<Omit<ShownSession, "timezone"> | null>;
   sessionOf(request: FastifyRequest): Omit<ShownSession, "timezone">;
 }
 
@@ -122,9 +125,10 @@ interface SessionOptions {
 export function sharedRoutes(
   app: ApiApp,
   base: string,
-  { browsers, sessionOf }: SessionAccess,
+  access: SessionAccess,
   { role, acceptsSecret, sendsLinks = () => false, timezone }: SessionOptions,
 ): void {
+  const { browsers, sessionOf } = access;
   app.get(
     `${base}/sign-in`,
     route("showSignIn", {
@@ -153,15 +157,17 @@ export function sharedRoutes(
     route(
       "showSession",
       {
-        role,
         summary: "Show the present session",
-        description: "Does not prolong the session.",
-        security: bySession,
-        response: { 200: sessionObject.schema },
+        description: "null if the request has none, or one that has ended. Does not prolong the session.",
+        security: [...bySession, header],
+        response: { 200: orNull(sessionObject.schema) },
       },
       { config: { prolongsSession: false } },
     ),
-    async (request) => sessionObject.of({ ...sessionOf(request), timezone: timezone() }),
+    async (request, reply) => {
+      const session = await access.look(request, reply);
+      return session && sessionObject.of({ ...session, timezone: timezone() });
+    },
   );
 
   app.get(

@@ -121,23 +121,24 @@ export class BrowserSignIn<Found extends SessionRow> {
     return cookieIn(headers, this.#cookie).kind !== "none";
   }
 
+  /** Returns the session of the request. Throws a refusal unless it has a valid one. */
+  async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<Found> {
+    const found = await this.look(request, reply);
+    if (found !== null) return found;
+    const { kind } = cookieIn(request.headers, this.#cookie);
+    throw invalidSession(kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
+  }
+
   /**
-   * Returns the session of the request. Throws a refusal unless it has a valid one. The response
-   * ends with the session.
+   * Returns the session of the request as it is now. Null: it has none, or one that has ended. The
+   * response ends with the session.
    */
-  async authenticate({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Promise<Found> {
-    const found = await this.#find(headers);
+  async look({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Promise<Found | null> {
+    const found = await this.#present({ headers }, requirePage(headers));
+    if (found === null) return null;
     const { prolongsSession = true, outlivesSession = false } = routeOptions.config;
     if (!outlivesSession) this.#responses.add(found.hash, reply.raw);
     return prolongsSession && !isUnattended(headers) ? this.#options.sessions.use(found) : found;
-  }
-
-  /** Returns the session of a request as it is now. Throws a refusal if it has none. */
-  async #find(headers: FastifyRequest["headers"]): Promise<Found> {
-    const found = await this.#present({ headers }, requirePage(headers));
-    if (found !== null) return found;
-    const { kind } = cookieIn(headers, this.#cookie);
-    throw invalidSession(kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
   }
 
   async #present({ headers }: Pick<FastifyRequest, "headers">, page: string): Promise<Found | null> {

@@ -63,7 +63,18 @@ export class PortalSignIn {
 
   /** Throws a refusal unless the request has a valid session. */
   async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    request.portalSession = this.#admitted(await this.browsers.authenticate(request, reply));
+    const session = await this.browsers.authenticate(request, reply);
+    if (!this.#admits(session)) {
+      throw invalidSession("API keys do not open this portal any more. Sign in again.");
+    }
+    request.portalSession = session;
+  }
+
+  /** Returns the session of the request. Null: it has none that opens the portal. */
+  async look(request: FastifyRequest, reply: FastifyReply): Promise<PortalSession | null> {
+    const session = await this.browsers.look(request, reply);
+    request.portalSession = session !== null && this.#admits(session) ? session : null;
+    return request.portalSession;
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
@@ -87,10 +98,9 @@ export class PortalSignIn {
     return await this.browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
   }
 
-  /** Refuses sessions of keys that began before the portal was closed to keys. */
-  #admitted(session: PortalSession): PortalSession {
-    if (this.acceptsKeys || isPerson(session)) return session;
-    throw invalidSession("API keys do not open this portal any more. Sign in again.");
+  /** Not sessions of keys that began before the portal was closed to keys. */
+  #admits(session: PortalSession): boolean {
+    return this.acceptsKeys || isPerson(session);
   }
 
   /**

@@ -145,16 +145,11 @@ export async function signOut(isEverywhere: boolean): Promise<void> {
 
 /** Returns the present session. Null: nobody is signed in. */
 export async function presentSession(): Promise<Session | null> {
-  try {
-    // The refusal of a browser that never signed in would stand as an error in its log.
-    if (!hasPageSecret()) return null;
-    const session = await request<Session>("GET", sessionPath);
-    setTimezone(session.timezone);
-    return session;
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 401) return null;
-    throw error;
-  }
+  // A browser that never signed in has no secret, and makes none before it does.
+  if (!hasPageSecret()) return null;
+  const session = await request<Session | null>("GET", sessionPath);
+  if (session !== null) setTimezone(session.timezone);
+  return session;
 }
 
 async function request<T>(method: string, path: string, body?: object, signal?: AbortSignal): Promise<T> {
