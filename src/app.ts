@@ -211,16 +211,15 @@ class Service {
     this.#sessions = access.sessions;
     const operator = createOperatorServer({
       ...dependencies,
+      ...ofPortal,
+      urls: () => ({ api: this.#config.listen.url ?? addresses.publicUrl, portal: portal?.url ?? null }),
       jobs,
       stops,
-      version,
       allowedHosts,
-      live: this.#live,
       requests: server.requests,
       ...access,
       modelIds: () => catalog.ids(),
       onSignedIn: (session) => events.signedIn(session),
-      invitations: ofPortal.invitations,
       roleNow: (person) => people.roleNow(person),
       tell,
       supportCredits: () => this.#config.operator.supportCredits,

@@ -12,9 +12,9 @@ import { createSecretFile, readSecretFile } from "../secret-file.ts";
 import type { Store } from "../store/store.ts";
 import { findUsableKey, mintKey, newKey, parseKey } from "./keys.ts";
 
-const account = "default";
+export const firstAccount = "default";
 /** The same id on every node: if several nodes start together, one of them issues the key. */
-const firstKeyId = "key_0000000000000001";
+export const firstKeyId = "key_0000000000000001";
 
 /** Name of the file in the data folder. */
 export const firstKeyFileName = "first-key";
@@ -39,12 +39,12 @@ export async function openFirstAccount(
   keyFile: string | null,
 ): Promise<FirstAccount | null> {
   const [only, ...others] = await store.accounts({ limit: 2 });
-  if (others.length > 0 || (only !== undefined && only.id !== account)) return null;
+  if (others.length > 0 || (only !== undefined && only.id !== firstAccount)) return null;
   if ((await store.keysAfter(null, 1)).length > 0) return null;
   const key = keyFile === null ? mintKey() : await keyInNewFile(keyFile);
   const plan = only?.plan ?? (await openOnFirstPlan(store, ledger));
   if (await issueFirstKey(ledger, key)) {
-    return { account, plan, key: keyFile === null ? key : null, keyFile };
+    return { account: firstAccount, plan, key: keyFile === null ? key : null, keyFile };
   }
   // Another node has just issued another key.
   if (keyFile !== null) await rm(keyFile, { force: true });
@@ -88,7 +88,7 @@ async function openOnFirstPlan(store: Store, ledger: Ledger): Promise<string> {
   for (;;) {
     const [plan] = (await store.plans()).offered;
     invariant(plan !== undefined, "a plans section has at least one plan");
-    const opened = await ledger.apply({ kind: "open", account, plan, by: "service" });
+    const opened = await ledger.apply({ kind: "open", account: firstAccount, plan, by: "service" });
     if (opened.kind === "opened") return plan;
     // Another node has just opened the account. One of the two issues the key.
     if (opened.kind === "exists") return opened.plan;
@@ -99,10 +99,10 @@ async function openOnFirstPlan(store: Store, ledger: Ledger): Promise<string> {
 
 /** Returns false if another node has just issued another key. */
 async function issueFirstKey(ledger: Ledger, secret: string): Promise<boolean> {
-  const { row } = newKey(account, { id: firstKeyId, name: "first", secret });
+  const { row } = newKey(firstAccount, { id: firstKeyId, name: "first", secret });
   const issuing = {
     kind: "issue",
-    account,
+    account: firstAccount,
     key: row.id,
     row,
     caps: [],

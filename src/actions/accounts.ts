@@ -121,7 +121,7 @@ export const openAccount = action({
   status: 201,
   form: {
     title: "Open an account",
-    intro: "The account starts with full credits of its plan. Create keys for it afterwards.",
+    intro: "The account starts with full credits of its plan.",
     submit: "Open the account",
   },
   done: ({ id, plan }: AccountJson) => `Account ${id} is open, on plan ${plan}.`,

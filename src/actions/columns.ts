@@ -105,7 +105,7 @@ export const shown = {
   runningRequest: {
     ...request,
     state: ["State", "state"],
-    since: started,
+    since: ["Runs for", "time"],
     created_at: started,
     started_at: started,
     ...tokens,

@@ -80,6 +80,8 @@ export async function openLocalOperator(
     ownUrl: () => null,
     isTrusted: () => false,
     catalog: { all: refuseHere },
+    chat: { serve: () => {} },
+    urls: refuseHere,
     live: {
       get activity() {
         return refuseHere();

@@ -40,6 +40,8 @@ export class Portal {
   readonly #connections: Connections;
   readonly #config: PortalConfig;
   #publicUrl: string | null;
+  /** For a browser on this machine. Null until it listens. */
+  url: string | null = null;
   #timezone: string;
   #personKeys: Config["personKeys"];
   #sendsMail: boolean;
@@ -77,11 +79,12 @@ export class Portal {
     });
   }
 
-  /** Resolves with the URL for a browser on this machine. */
+  /** Resolves with the URL. */
   async listen(): Promise<string> {
     const { host, url } = this.#config;
     const boundUrl = await bindOrExplain("portal", this.#config, (at) => listenOn(this.#app, at));
-    return url ?? clientUrl(host, boundUrl);
+    this.url = url ?? clientUrl(host, boundUrl);
+    return this.url;
   }
 
   /** Applies a reload. */

@@ -207,6 +207,7 @@ const dialogs: Dialog[] = [
     action: accounts.openAccount,
     path: "/accounts",
     open: press("Open an account"),
+    unlike: { own: ["key"] },
     refusals: [
       { type: { Owner: "Jo", Note: "A note" }, at: "Account", says: /Account is missing/ },
       { type: { Account: "Not an id!" }, at: "Account", says: /Account must be .*lower-case/, status: 400 },

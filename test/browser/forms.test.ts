@@ -52,6 +52,7 @@ test("names, notes, reasons and ids that are HTML are text on every page", async
     for (const [label, text] of Object.entries(texts)) await dialog.getByLabel(label).fill(text);
   };
   await fill({ Account: "html", Owner: html, Note: html, "External id": html });
+  await dialog.getByLabel("Key", { exact: true }).selectOption("None yet");
   await submit(page);
   await page.getByRole("heading", { name: html, exact: true }).waitFor();
   await page.getByRole("button", { name: "Top up" }).click();

@@ -57,7 +57,7 @@ ofRelease(test)(
   async (visit) => {
     const { page, service, expects } = visit;
     await open(visit, "");
-    await page.getByText("The service takes requests").waitFor();
+    await page.getByText("Nothing needs your attention.").waitFor();
     expects(/^log: .*the plans could not be read/);
     change(service.folder, "alter table plan_file rename to moved");
     await page.getByText('The job "watch plans" is failing.').waitFor();
@@ -67,6 +67,6 @@ ofRelease(test)(
     change(service.folder, "alter table moved rename to plan_file");
     await becomes(visit, "watch plans", "ok", /\sok\s.*no such table: main.plan_file/s);
     await page.getByRole("link", { name: "Overview" }).first().click();
-    await page.getByText("The service takes requests").waitFor();
+    await page.getByText("Nothing needs your attention.").waitFor();
   },
 );

@@ -15,14 +15,14 @@ const unsound = {
   ],
 };
 
-/** The warnings of an overview that has read the database. */
-async function warningsIn(operator: TestOperator): Promise<unknown> {
+/** What needs attention in an overview that has read the database. */
+async function attentionIn(operator: TestOperator): Promise<unknown> {
   let overview: Fields = {};
   await until("the database is read", async () => {
     overview = (await operator.get("/admin/overview")).body;
     return overview.usage !== null;
   });
-  return fieldsOf(overview.health).warnings;
+  return overview.attention;
 }
 
 operatorTest("shows no audit before the first one was recorded", async (operator, service) => {
@@ -42,7 +42,7 @@ operatorTest("shows the last audit", async (operator, service) => {
     first_problem: null,
   });
   assert.match(await service.metrics.text(), /^inkwell_audit_problems 0$/m);
-  assert.deepEqual(await warningsIn(operator), []);
+  assert.deepEqual(await attentionIn(operator), []);
 });
 
 operatorTest(
@@ -57,7 +57,9 @@ operatorTest(
       problems: 2,
       first_problem: "the journal is the balance",
     });
-    assert.deepEqual(await warningsIn(operator), ["The last recorded audit found broken rules."]);
+    assert.deepEqual(await attentionIn(operator), [
+      { text: "The last recorded audit found broken rules.", page: "health" },
+    ]);
   },
 );
 

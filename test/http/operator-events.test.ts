@@ -33,9 +33,11 @@ operatorTest("lists dead events with their reasons, and sends them again", async
     },
   ]);
   // The first snapshots come without the database if it takes longer than half a second.
-  const warnings = async () => fieldsOf((await operator.get("/admin/overview")).body.health).warnings;
-  await until("the overview warns", async () => JSON.stringify(await warnings()) !== "[]");
-  assert.deepEqual(await warnings(), ["The receiver hook fails: 422 no such customer."]);
+  const attention = async () => (await operator.get("/admin/overview")).body.attention;
+  await until("the overview warns", async () => JSON.stringify(await attention()) !== "[]");
+  assert.deepEqual(await attention(), [
+    { text: "The receiver hook fails: 422 no such customer.", page: "events" },
+  ]);
   const [row] = await operator.all(`${path}/hook/deliveries?state=dead`, 1);
   assert.partialDeepStrictEqual(row, { account: "ada", status: 422, answer: "no such customer" });
   const send = (body: object, endpoint = "hook") => operator.post(`${path}/${endpoint}/send`, body);

@@ -121,7 +121,7 @@ operatorTest("today has the hours that began on the local day", async (_, servic
     await until("the database is read", async () => (await read()) !== null);
     const usage = fieldsOf(await read());
     assert.equal(fieldsOf(usage.today).requests, expected, timezone);
-    assert.equal(listOf(usage.hours).length, 24);
+    assert.equal(listOf(usage.hours).length, 48);
   }
   Object.assign(store, { times, usageHours });
 });
@@ -260,5 +260,85 @@ operatorTest(
       lines.map(({ status }) => status),
       [null],
     );
+  },
+);
+
+operatorTest("says what a new service has done, and what needs an operator", async (_, service) => {
+  const { store } = service;
+  await using operator = await startOperator(service, [], {
+    invitations: () => ({ portalUrl: null, send: null }),
+  });
+  const read = async () => (await operator.get("/admin/overview")).body;
+  await until("the database is read", async () => (await read()).first_steps !== null);
+  const own = { model: true, plan: true, account: true, key: true };
+  assert.deepEqual((await read()).first_steps, { ...own, request: false });
+  assert.deepEqual((await read()).attention, []);
+  const links = { api: service.url, portal: "https://portal.example", invitations: "none" };
+  assert.deepEqual((await read()).links, links);
+  service.live.errors.logged(50, [{ code: "balance_unavailable" }, "a request failed"]);
+  await (await service.chat({ max_tokens: 3 })).text();
+  await until("the request is in it", async () => fieldsOf((await read()).first_steps).request === true);
+  // What was done once is not asked again.
+  const usage = store.usage;
+  store.usage = () => Promise.reject(new Error("not asked again"));
+  await until("another look", async () => fieldsOf((await read()).last_hour).requests === 1);
+  store.usage = usage;
+  assert.deepEqual((await read()).attention, [
+    { text: "An account is damaged: its requests are refused. Run the audit.", page: "health" },
+  ]);
+});
+
+operatorTest("names failing mail, and invitations that nobody used for a week", async (_, service) => {
+  const { store } = service;
+  const endpoints = [{ name: "mail", pending: 1, dead: 0, failing: 1, nextMs: null, problem: "550 no" }];
+  store.events.endpoints = async () => endpoints;
+  await using operator = await startOperator(service);
+  for (const id of ["ada", "bo"]) {
+    await operator.post("/admin/accounts", { id, plan: "test", email: `${id}@x.example` });
+    assert.equal((await operator.post(`/admin/accounts/${id}/invitation`, {})).status, 201);
+  }
+  const { times } = store;
+  store.times = () => timesAt(times().nowMs + 8 * 86_400_000);
+  await using later = await startOperator(service);
+  const read = async () => listOf((await later.get("/admin/overview")).body.attention);
+  await until("the database is read", async () => (await read()).length > 0);
+  assert.deepEqual(await read(), [
+    { text: "The mail server fails: 550 no.", page: "events" },
+    { text: "2 invitations are older than a week, and nobody came.", page: "accounts" },
+  ]);
+  store.times = times;
+});
+
+operatorTest(
+  "answers a chat request with a key that the sender has, and with no other",
+  async (operator, service) => {
+    const ask = (key: string, headers = {}) =>
+      fetch(`${operator.url}/admin/chat`, {
+        method: "POST",
+        headers: { ...token, "content-type": "application/json", "x-inkwell-key": key, ...headers },
+        body: JSON.stringify({
+          model: "small",
+          stream: true,
+          max_tokens: 3,
+          messages: [{ role: "user", content: "Hi" }],
+        }),
+      });
+    const answer = await ask(service.key);
+    assert.equal(answer.status, 200);
+    const [last] = (await answer.text()).split("data: ").slice(-2);
+    const { id, cost_micro } = fieldsOf(JSON.parse(last ?? ""));
+    const receipt = await service.receipt(String(id).replace("chatcmpl-", ""));
+    assert.equal(receipt?.costMicro, cost_micro);
+    for (const key of ["", "wrong", service.key.replace(/.$/, "-")]) {
+      const refusal = await ask(key);
+      assert.equal(refusal.status, 400, await refusal.text());
+    }
+    assert.equal((await ask(service.key, { authorization: "Bearer wrong" })).status, 401);
+    const made = await operator.post("/admin/operator-keys", {
+      operation_id: "v",
+      name: "v",
+      role: "support",
+    });
+    assert.equal((await ask(service.key, { authorization: `Bearer ${made.body.key}` })).status, 403);
   },
 );

@@ -23,6 +23,7 @@ const changes: Readonly<Record<string, readonly string[]>> = {
       " ",
     ),
   operator: [
+    "tryKey",
     ..."openAccount changePlan changePlans topUpAccounts setContact setEnd addCredits refundCredits applyPlans".split(
       " ",
     ),

@@ -17,11 +17,8 @@ test("says on the overview that a model is unavailable, and on Health why", asyn
     return Array.isArray(warnings) && warnings.length > 0;
   });
   await open(visit, "");
-  await page
-    .getByRole("status")
-    .filter({ hasText: `needs your attention. ${sentence}` })
-    .waitFor();
-  await page.getByRole("link", { name: "Health" }).last().click();
+  const line = page.getByRole("status").getByRole("listitem").filter({ hasText: sentence });
+  await line.getByRole("link", { name: "Health" }).click();
   await page.getByText(sentence).waitFor();
   const row = page
     .getByRole("region", { name: "Models with state" })

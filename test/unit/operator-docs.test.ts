@@ -8,6 +8,7 @@ import { OperatorKeys } from "../../src/accounts/operator-keys.ts";
 import { OperatorSessions } from "../../src/accounts/operator-sessions.ts";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { catalogue, type Entry } from "../../src/errors.ts";
+import type { AdminDependencies } from "../../src/http/admin/dependencies.ts";
 import { OperatorSignIn } from "../../src/http/admin/operator-sign-in.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
@@ -82,8 +83,10 @@ test("each route has one row", async () => {
     stops: { stopRequest: reload },
     logger: pino({ enabled: false }),
   };
-  const admin = {
+  const admin: AdminDependencies = {
     ...parts,
+    chat: { serve: (to, { path, schema }) => void to.post(path, { schema }, reload) },
+    urls: () => ({ api: "", portal: null }),
     ...live,
     signIn,
     nodes: () => [],

@@ -16,6 +16,7 @@ import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { Credits } from "../../units.ts";
+import type { ChatService } from "../public/chat-service.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { ReadRate } from "../read-rate.ts";
 import type { OperatorSignIn } from "./operator-sign-in.ts";
@@ -40,6 +41,10 @@ export interface AdminDependencies {
   catalog: Pick<Catalog, "all">;
   /** Models that keys may name. */
   modelIds(): readonly string[];
+  /** The chat requests of the process, those of the public listener included. */
+  chat: Pick<ChatService, "serve">;
+  /** The URLs of the API and of the portal, if there is one. */
+  urls(): { api: string; portal: string | null };
   live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
   /** `answers`: whether the database does. */
   health(answers: boolean): Health;

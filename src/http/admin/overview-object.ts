@@ -1,5 +1,6 @@
 /** The object of `/admin/overview`: its schema, and how it is made of a snapshot. */
 import Type, { type Static } from "typebox";
+import type { InvitationSettings } from "../../accounts/invitations.ts";
 import {
   closed,
   count,
@@ -26,14 +27,28 @@ import { creditsIn, hourMs } from "../../units.ts";
 import { type Health, storeStates } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
 import { activityObject, errorObject, type LiveModel, modelObject } from "./live-objects.ts";
-import { type DatabaseView, hoursShown, type LowBalance, nearAccountsMax } from "./overview-database.ts";
+import {
+  type Attention,
+  attentionPages,
+  type DatabaseView,
+  hoursShown,
+  type LowBalance,
+  nearAccountsMax,
+} from "./overview-database.ts";
 import { requestObject, runningObjects } from "./request-object.ts";
 
 /** Rows of the lists. */
 const requestsMax = 20;
 export const errorsMax = 5;
 
+/** What a new service has. What it had once, it has for ever. */
+const firstSteps = ["model", "plan", "account", "key", "request"] as const;
+
 export interface Snapshot extends Health {
+  attention: readonly Attention[];
+  steps: Readonly<Record<(typeof firstSteps)[number], boolean>> | null;
+  urls: { api: string; portal: string | null };
+  invitations: InvitationSettings;
   nodes: readonly NodeView[];
   /** The jobs of this process that fail or hang. */
   jobs: readonly JobState[];
@@ -100,7 +115,36 @@ const nearObject = objectFor<LowBalance>("OverviewLowBalance")({
   ],
 });
 
+const attentionObject = objectFor<Attention>("Attention")({
+  text: [text, ({ text }) => text],
+  page: [Type.Enum([...attentionPages], { description: "of the console" }), ({ page }) => page],
+});
+
+const done = Type.Boolean();
+
 export const overviewObject = objectFor<Snapshot>("Overview")({
+  attention: [
+    Type.Array(attentionObject.schema, {
+      description:
+        "what needs an operator: the warnings of /readyz, jobs, receivers, mail, invitations, the audit",
+    }),
+    ({ attention }) => attention.map(attentionObject.of),
+  ],
+  first_steps: [
+    orNull(closed({ model: done, plan: done, account: done, key: done, request: done })),
+    ({ steps }) => steps && { ...steps },
+  ],
+  links: [
+    closed({
+      api: Type.String({ description: "`listen.url`, or the address on this machine" }),
+      portal: orNull(text),
+      invitations: Type.Enum(["none", "link", "mail"], { description: "how they can be given out" }),
+    }),
+    ({ urls, invitations: { portalUrl, send } }) => {
+      const invitations = portalUrl === null ? "none" : send === null ? "link" : "mail";
+      return { ...urls, invitations } as const;
+    },
+  ],
   health: [
     closed({
       ready: Type.Boolean({ description: "as in /readyz" }),

@@ -2,10 +2,13 @@
  * Snapshots of the service for the overview. All readers share one, and without a reader nothing
  * is computed.
  */
+import { noInvitations } from "../../accounts/invitations.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import type { RecentError } from "../../telemetry/recent-errors.ts";
 import { dayMs, hourMs } from "../../units.ts";
-import type { AdminDependencies } from "./dependencies.ts";
-import { OverviewDatabase } from "./overview-database.ts";
+import type { AdminDependencies, Health } from "./dependencies.ts";
+import { isLoaded } from "./model-health.ts";
+import { type Attention, OverviewDatabase } from "./overview-database.ts";
 import { errorsMax, type Overview, overviewObject, type Snapshot } from "./overview-object.ts";
 
 /** An overview, and the same as JSON. */
@@ -47,19 +50,26 @@ export class OverviewSnapshots {
   }
 
   #snapshot(): Snapshot {
-    const { catalog, requests, live, nodes, health, jobs } = this.#deps;
+    const { catalog, requests, live, nodes, health, jobs, urls } = this.#deps;
+    const { invitations = () => noInvitations } = this.#deps;
+    const { steps } = this.#database;
     const { activity, errors } = live;
     const now = health(this.#database.isReachable);
-    const problems = this.#database.view?.audit?.problems ?? 0;
+    const failing = jobs.states().filter(({ state }) => state !== "ok");
     return {
       ...now,
-      warnings: [
-        ...(problems === 0 ? [] : ["The last recorded audit found broken rules."]),
-        ...this.#database.failing.map(({ name, problem }) => `The receiver ${name} fails: ${problem}.`),
-        ...now.warnings,
+      attention: [
+        ...stateOf(now),
+        ...this.#database.attention(),
+        ...now.warnings.map(onHealth),
+        ...failing.map(({ name, state }) => onHealth(`The job "${name.replaceAll("_", " ")}" is ${state}.`)),
+        ...unreadable(errors.list()),
       ],
+      steps: steps && { ...steps, model: steps.request || catalog.all().some(isLoaded) },
+      urls: urls(),
+      invitations: invitations(),
       nodes: nodes(),
-      jobs: jobs.states().filter(({ state }) => state !== "ok"),
+      jobs: failing,
       requests: requests.list(),
       elsewhere: this.#database.elsewhere(),
       database: this.#database.view,
@@ -70,4 +80,27 @@ export class OverviewSnapshots {
       errors: errors.list().slice(0, errorsMax),
     };
   }
+}
+
+function onHealth(text: string): Attention {
+  return { text, page: "health" };
+}
+
+function stateOf({ ready, store, clock, draining }: Health): Attention[] {
+  if (draining) return [onHealth("The service stops.")];
+  return [
+    ...(store === "ok" ? [] : [onHealth(`The database is ${store.replace("_", "-")}.`)]),
+    ...(ready || store !== "ok" ? [] : [onHealth("The service takes no requests: no model is loaded.")]),
+    ...(clock === "ok" ? [] : [onHealth("The clock differs. Windows and dates follow the trusted time.")]),
+  ];
+}
+
+/** Accounts whose rows cannot be read, as requests have found them lately. */
+function unreadable(errors: readonly RecentError[]): Attention[] {
+  const found = errors.filter(
+    ({ code, lastMs }) => code === "balance_unavailable" && lastMs > Date.now() - dayMs,
+  );
+  return found
+    .slice(0, 1)
+    .map(() => onHealth("An account is damaged: its requests are refused. Run the audit."));
 }

@@ -15,6 +15,7 @@ import { actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
 import { accountLiveRoutes } from "./account-live.ts";
+import { chatRoutes } from "./chat.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { manyActions } from "./many-accounts.ts";
 import { consoleCookieName, senderOf } from "./operator-sign-in.ts";
@@ -48,6 +49,7 @@ const groups: Record<string, AddRoutes> = {
     accountLiveRoutes(app, actions, dependencies);
   },
   overview: overviewRoutes,
+  chat: chatRoutes,
   service: ofService(serviceActions),
   session: sessionRoutes,
 };

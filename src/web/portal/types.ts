@@ -3,7 +3,6 @@ import type { Static } from "typebox";
 import type { refusedRequestObject } from "../../accounts/refused-requests.ts";
 import type { usageHoursSchema } from "../../accounts/usage-hours.ts";
 import type { accountStateObject, ownAccountObject } from "../../http/portal/account.ts";
-import type { lastChunk } from "../../http/portal/chat.ts";
 import type { modelObject } from "../../http/portal/models.ts";
 
 export type OwnAccount = Static<typeof ownAccountObject.schema>;
@@ -11,6 +10,5 @@ export type AccountState = Static<typeof accountStateObject.schema>;
 export type UsableModel = Static<typeof modelObject.schema>;
 export type UsageHours = Static<typeof usageHoursSchema>;
 export type RefusedRequest = Static<typeof refusedRequestObject.schema>;
-export type ChatCost = Static<typeof lastChunk>;
 
 export type { PortalLive } from "../../http/portal/live.ts";

@@ -78,8 +78,12 @@ export async function readBlob(path: string, query: Query): Promise<Blob> {
 }
 
 /** Returns the data of server-sent events. Throws if their stream is refused or breaks off. */
-export async function* events(path: string, body: object, signal: AbortSignal): AsyncGenerator<string> {
-  const response = await respond("POST", path, body, signal);
+export async function* events(
+  path: string,
+  options: { body: object; signal: AbortSignal; headers?: Readonly<Record<string, string>> },
+): AsyncGenerator<string> {
+  const { body, signal, headers } = options;
+  const response = await respond("POST", path, body, signal, headers);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (reader === undefined) return;
   const found: string[] = [];

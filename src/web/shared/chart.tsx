@@ -56,9 +56,9 @@ export function Chart({ times, series, label, view, beforeMicro = 0 }: ChartProp
   );
 }
 
-function changeTo(total: number, before: number): string {
+export function changeTo(total: number, before: number, what = "the period before"): string {
   const percent = Math.round((total / before - 1) * 100);
-  return `${percent < 0 ? "−" : "+"}${wholeNumber(Math.abs(percent))} % compared with the period before`;
+  return `${percent < 0 ? "−" : "+"}${wholeNumber(Math.abs(percent))} % compared with ${what}`;
 }
 
 function Legend({ drawn, view }: { drawn: readonly Drawn[]; view: ChartView }) {

@@ -49,7 +49,7 @@ export function newKeyParts(
 }
 
 /** A new key, and how to use it. */
-function NewSecret({ secret, lost, models, publicUrl }: NewSecretProps) {
+export function NewSecret({ secret, lost, models, publicUrl }: NewSecretProps) {
   const all = useLoaded("models", (signal) => get<{ data: { id: string }[] }>(apiPath("models"), {}, signal));
   const model = models.find((id) => id !== "*") ?? all.value?.data[0]?.id;
   return (

@@ -81,6 +81,17 @@ export function Plot({ times, series }: PlotProps) {
   );
 }
 
+/** The course of a figure, without its numbers. */
+export function Spark({ of }: { of: readonly number[] }) {
+  const most = Math.max(1, ...of);
+  const points = of.map((value, at) => `${at},${1 - value / most}`).join(" ");
+  return (
+    <svg class="spark" viewBox={`0 0 ${of.length - 1} 1`} preserveAspectRatio="none" aria-hidden="true">
+      <polyline points={points} />
+    </svg>
+  );
+}
+
 export function Swatch({ of: { color, isShown } }: { of: Drawn }) {
   const border = `2px solid var(--${color})`;
   return <i class="swatch" style={{ border, background: isShown ? `var(--${color})` : "none" }} />;

@@ -221,7 +221,7 @@ export function useActions(changed?: () => void) {
 }
 
 /** Actions that belong to no list. */
-export function Actions({ of, changed }: { of: readonly ListAction[]; changed(): void }) {
+export function Actions({ of, changed }: { of: readonly ListAction[]; changed?(): void }) {
   const { button, dialog } = useActions(changed);
   return (
     <>

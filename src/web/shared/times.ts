@@ -109,6 +109,13 @@ export function hoursUntil(ms: EpochMs, count: number): string[] {
   return Array.from({ length: count }, (_, index) => hourOf(ms - (count - 1 - index) * hour));
 }
 
+/** Returns how many hours of its day, in the zone, have begun at a time. */
+export function hoursOfDay(ms: EpochMs): number {
+  let count = 1;
+  while (dateOf(ms - count * hour) === dateOf(ms)) count += 1;
+  return count;
+}
+
 /** Returns the share of a window that has passed, from 0 to 1. */
 export function passedShare(startMs: EpochMs, endMs: EpochMs, nowMs: EpochMs): number {
   if (endMs <= startMs) return 1;

@@ -4,8 +4,10 @@ import type { refills } from "../../accounts/balance-object.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { usageReportSchema } from "../../accounts/usage-sums.ts";
 import type { rowsPage } from "../../http/admin/account-rows.ts";
+import type { lastChunk } from "../../http/api/chat.ts";
 import type { choicesObject, ownSession, sessionObject } from "../../http/api/session.ts";
 
+export type ChatCost = Static<typeof lastChunk>;
 export type Session = Static<typeof sessionObject.schema>;
 export type OwnSession = Static<typeof ownSession.schema>;
 /** How people can sign in. */

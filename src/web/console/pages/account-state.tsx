@@ -10,20 +10,21 @@ import type { Account } from "../types.ts";
 
 /** Changes of an account that is not closed. */
 export function changesOf(account: Account, of: Parts): readonly ListAction[] {
-  const { id, state, email, ends_at } = account;
-  const result = ({ link }: { link: string | null }) =>
-    link === null ? undefined : <Secret secret={link} of="invitation" lost="Make another link." />;
+  const { id, state, ends_at } = account;
   return [
-    {
-      title: "Invite a person",
-      action: inviteAccount,
-      parts: { ...of, initial: { email: email ?? "" }, result },
-    },
+    { title: "Invite a person", ...invitePerson(account, of) },
     changeContact(account, of),
     { title: "Set the end date", action: setEnd, parts: { ...of, before: { ends_at }, preview: endText } },
     stateChange(id, state === "active" ? "suspended" : "active"),
     { ...stateChange(id, "closed", lossOf), title: "Close for good", look: "danger" },
   ];
+}
+
+/** `way`: how the invitation is sent unless the operator changes it. */
+export function invitePerson({ email }: Account, of: Parts, way = "link") {
+  const result = ({ link }: { link: string | null }) =>
+    link === null ? undefined : <Secret secret={link} of="invitation" lost="Make another link." />;
+  return { action: inviteAccount, parts: { ...of, initial: { email: email ?? "", send: way }, result } };
 }
 
 export function changeContact(account: Account, of: Parts): ListAction {

@@ -1,21 +1,17 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 
-import { useRef } from "preact/hooks";
 import { accountFilters, openAccount } from "../../../actions/accounts.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
-import { withOptions } from "../../shared/action-fields.ts";
-import { ApiError, apiPath, create } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
-import { go, Link, type Place, pathTo } from "../../shared/router.tsx";
+import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import { Dots } from "../dots.tsx";
-import type { Account, ListedAccount } from "../types.ts";
-import { PlansDialog } from "./account-plan.tsx";
+import type { ListedAccount } from "../types.ts";
 import { importFile, manyAccounts } from "./accounts-many.tsx";
+import { OpenAccount } from "./open-account.tsx";
 
 const columns = columnsOf(
   "account",
@@ -91,39 +87,5 @@ export function AccountsPage({ place }: { place: Place }) {
         </>
       )}
     />
-  );
-}
-
-function OpenAccount({ close }: { close(): void }) {
-  const lostResponse = useRef(false);
-  const make = async (json: object) => {
-    const { value: account, isNew } = await create<Account>(apiPath("accounts"), json).catch(
-      (error: unknown) => {
-        if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
-          lostResponse.current = true;
-        }
-        throw error;
-      },
-    );
-    // The API treats it as a repetition. It is one only if this form has sent it before.
-    if (!isNew && !lostResponse.current) {
-      const message = `Account ${account.id} exists already. Nothing has changed. Choose another id.`;
-      throw new ApiError(409, "account_exists", message, "id");
-    }
-    go(pathTo("accounts", account.id));
-    return account;
-  };
-  return (
-    <PlansDialog title="Open an account" close={close}>
-      {(offered) => (
-        <ActionDialog
-          action={openAccount}
-          initial={{ plan: offered[0]?.[0] ?? "" }}
-          inputs={(inputs) => withOptions(inputs, "plan", offered)}
-          make={make}
-          close={close}
-        />
-      )}
-    </PlansDialog>
   );
 }

@@ -1,31 +1,37 @@
 /** The first page: is it healthy, what runs now, what was used. It updates by itself. */
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { get } from "../../shared/api.ts";
-import { Chart, useChartView } from "../../shared/chart.tsx";
+import { Chart, changeTo, useChartView } from "../../shared/chart.tsx";
 import { Card, Figure, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
-import { counted, wholeNumber } from "../../shared/numbers.ts";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { Spark } from "../../shared/plot.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
-import { dateOf, daysBetween, hourOf, hoursUntil, today } from "../../shared/times.ts";
+import { dateOf, daysBetween, hourOf, hoursOfDay, hoursUntil, today } from "../../shared/times.ts";
 import type { UsageReport } from "../../shared/types.ts";
-import { usageSeries } from "../../shared/usage-series.ts";
+import { totalOf, usageSeries } from "../../shared/usage-series.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, ShortAmount } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { Overview } from "../types.ts";
+import { FirstSteps } from "./first-steps.tsx";
 import { ModelTable } from "./models.tsx";
 import { RunningRequests } from "./running-requests.tsx";
 
 const chartDays = 30;
+/** With as many before them, to compare. */
+const allDays = 2 * chartDays;
 const chartHours = 24;
 
 export function OverviewPage() {
   const live = useLive<Overview>("/admin/overview", ({ running }) => running.running + running.waiting > 0);
   const [from, to] = [today(1 - chartDays), today(1)];
-  const daily = useLoaded(`daily ${from}`, (signal) =>
-    get<UsageReport>("/admin/usage/sums", { by: "day", from, to, limit: 500 }, signal),
+  const first = today(1 - allDays);
+  const daily = useLoaded(`daily ${first}`, (signal) =>
+    get<UsageReport>("/admin/usage/sums", { by: "day", from: first, to, limit: 500 }, signal),
   );
   const top = useLoaded(`top ${from}`, (signal) =>
     get<UsageReport>("/admin/usage/sums", { by: "account", from, to, order: "cost", limit: 5 }, signal),
@@ -74,7 +80,8 @@ function CostByDay(props: { days: readonly string[]; daily: Loaded<UsageReport>;
       {by === "day" ? (
         <Shown of={daily}>
           {(report) => {
-            const series = [{ name: "cost", micro: microByDay(report, days, now) }];
+            const micro = sumsByDay(report, days, now).map(({ cost_micro }) => cost_micro);
+            const series = [{ name: "cost", micro }];
             return <Chart times={days} series={series} label={label} view={view} />;
           }}
         </Shown>
@@ -91,29 +98,48 @@ function CostByDay(props: { days: readonly string[]; daily: Loaded<UsageReport>;
 function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
   const { health, running, usage, low_balance: near, models } = now;
   const view = useChartView();
-  const hours = hoursUntil(usage === null ? Date.now() : Date.parse(usage.hour), chartHours);
+  const hourMs = usage === null ? Date.now() : Date.parse(usage.hour);
+  const hours = hoursUntil(hourMs, chartHours);
+  const days = daily.value && usage && sumsByDay(daily.value, daysBetween(today(1 - allDays), today(1)), now);
   return (
     <>
-      <HealthLine health={health} />
+      <FirstSteps of={now} />
+      <NeedsAttention of={now.attention} />
       <div class="card figures">
-        <Figure name="Running now" note={`${counted(running.waiting, "request")} waiting`}>
-          {wholeNumber(running.running + running.elsewhere)}
-        </Figure>
-        <SumFigure period="this hour" sums={usage?.this_hour ?? null} />
-        <SumFigure period="today" sums={usage?.today ?? null} />
-        <SumFigure
-          period={`in ${chartDays} days`}
-          sums={daily.value && usage && inDays(daily.value, usage.today, dateOf(Date.parse(usage.hour)))}
+        <Course
+          name="Requests today"
+          values={usage && byHour(usage, hoursUntil(hourMs, 2 * chartHours), "requests")}
+          count={hoursOfDay(hourMs)}
+          back={chartHours}
+          before="the same time yesterday"
+          note={
+            usage && (
+              <>
+                <ShortAmount micro={usage.today.cost_micro} /> credits{" "}
+              </>
+            )
+          }
+        />
+        <Course name={`Requests in ${chartDays} days`} values={days?.map(({ requests }) => requests)} />
+        <Course
+          name={`Tokens in ${chartDays} days`}
+          values={days?.map((each) => each.prompt_tokens + each.completion_tokens)}
+        />
+        <Course
+          name={`Credits in ${chartDays} days`}
+          values={days?.map(({ cost_micro }) => cost_micro)}
+          isMicro
         />
       </div>
       <RunningRequests
         rows={running.requests}
         total={running.running + running.waiting + running.elsewhere}
+        counts={`${wholeNumber(running.running + running.elsewhere)} running, ${wholeNumber(running.waiting)} waiting`}
       />
       <Card title={`Cost by hour, last ${chartHours} hours`}>
         <Chart
           times={hours}
-          series={[{ name: "cost", micro: microByHour(usage, hours) }]}
+          series={[{ name: "cost", micro: byHour(usage, hours, "cost_micro") }]}
           view={view}
           label={`Cost in credits in each of the last ${chartHours} hours`}
         />
@@ -168,62 +194,80 @@ function LowBalance({ rows }: { rows: NonNullable<Overview["low_balance"]>["acco
   );
 }
 
-/** Screen readers hear of a change of the health. */
-function HealthLine({ health }: { health: Overview["health"] }) {
-  const jobs = health.jobs.map(({ name, state }) => `The job "${name.replaceAll("_", " ")}" is ${state}.`);
-  const warnings = [...health.warnings, ...jobs];
-  const isHealthy = health.ready && health.clock === "ok" && warnings.length === 0;
+/** What needs an operator: screen readers hear of a change. */
+function NeedsAttention({ of }: { of: Overview["attention"] }) {
+  if (of.length === 0) {
+    return (
+      <p class="health" role="status">
+        <Badge text="ready" /> <span class="quiet">Nothing needs your attention.</span>
+      </p>
+    );
+  }
   return (
-    <p class={isHealthy ? "health" : "notice warn"} role="status">
-      <Badge text={health.ready ? "ready" : "not ready"} tone={health.ready ? "good" : "bad"} />{" "}
-      {isHealthy ? (
-        <span class="quiet">
-          The service takes requests, the database responds, and the ledger follows the clock.
-        </span>
-      ) : (
-        ["Something needs your attention.", ...warnings].join(" ")
-      )}{" "}
-      <Link to={pathTo("health")}>Health</Link>
-    </p>
+    <Card title="Needs attention">
+      <ul class="steps warn" role="status">
+        {of.map(({ text, page }) => (
+          <li key={text}>
+            {text}
+            <Link to={page === "accounts" ? `${pathTo(page)}?not_come=true` : pathTo(page)}>
+              {pages[page]}
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </Card>
   );
 }
 
-type Sums = NonNullable<Overview["usage"]>["today"];
+const pages = { health: "Health", events: "Events", accounts: "Accounts" };
 
-function SumFigure({ period, sums }: { period: string; sums: Sums | null }) {
-  const note = sums && (
-    <>
-      {counted(sums.prompt_tokens + sums.completion_tokens, "token")}
-      <br />
-      <ShortAmount micro={sums.cost_micro} /> credits
-    </>
-  );
+interface CourseProps {
+  name: string;
+  /** The last `count` of them are shown, and those `back` before are compared. Null: not read yet. */
+  values: readonly number[] | null | undefined;
+  count?: number;
+  back?: number;
+  before?: string;
+  isMicro?: boolean;
+  note?: ComponentChildren;
+}
+
+/** A figure with its course, and its change against the time before. */
+function Course({ name, values, count = chartDays, back = count, before, isMicro, note }: CourseProps) {
+  if (!values)
+    return (
+      <Figure name={name} note="not read yet">
+        –
+      </Figure>
+    );
+  const [total, earlier] = [totalOf(values.slice(-count)), totalOf(values.slice(-count - back, -back))];
   return (
-    <Figure name={`Requests ${period}`} note={note ?? "not read yet"}>
-      {wholeNumber(sums?.requests ?? null)}
+    <Figure
+      name={name}
+      note={
+        <>
+          <Spark of={values.slice(-back)} />
+          {note}
+          {earlier > 0 && changeTo(total, earlier, before)}
+        </>
+      }
+    >
+      {isMicro ? <ShortAmount micro={total} /> : wholeNumber(total)}
     </Figure>
   );
 }
 
-/** Returns the total of a report, with the present sums of today. */
-function inDays({ total, data }: UsageReport, today: Sums, day: string): Sums {
-  const loaded = data.find((row) => row.day === day);
-  const now = (name: keyof Sums) => total[name] - (loaded?.[name] ?? 0) + today[name];
-  return {
-    requests: now("requests"),
-    prompt_tokens: now("prompt_tokens"),
-    completion_tokens: now("completion_tokens"),
-    cost_micro: now("cost_micro"),
-  };
+type Sums = NonNullable<Overview["usage"]>["today"];
+const noSums: Sums = { requests: 0, prompt_tokens: 0, completion_tokens: 0, cost_micro: 0 };
+
+/** Returns the sums of each day, those of today as they are now. */
+function sumsByDay({ data }: UsageReport, days: readonly string[], now: Overview | null): Sums[] {
+  const sums = new Map<string | null, Sums>(data.map((row) => [row.day, row]));
+  if (now?.usage) sums.set(dateOf(Date.parse(now.usage.hour)), now.usage.today);
+  return days.map((day) => sums.get(day) ?? noSums);
 }
 
-function microByDay({ data }: UsageReport, days: readonly string[], now: Overview | null): number[] {
-  const costs = new Map(data.map(({ day, cost_micro }) => [day, cost_micro]));
-  if (now?.usage) costs.set(dateOf(Date.parse(now.usage.hour)), now.usage.today.cost_micro);
-  return days.map((day) => costs.get(day) ?? 0);
-}
-
-function microByHour(usage: Overview["usage"], hours: readonly string[]): number[] {
-  const costs = new Map(usage?.hours.map(({ hour, cost_micro }) => [hourOf(Date.parse(hour)), cost_micro]));
-  return hours.map((hour) => costs.get(hour) ?? 0);
+function byHour(usage: Overview["usage"], hours: readonly string[], name: keyof Sums): number[] {
+  const found = new Map(usage?.hours.map((sums) => [hourOf(Date.parse(sums.hour)), sums[name]]));
+  return hours.map((hour) => found.get(hour) ?? 0);
 }

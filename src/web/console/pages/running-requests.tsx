@@ -17,8 +17,9 @@ export function RunningRequests(props: {
   rows: readonly RunningRequest[];
   total: number;
   hasAccount?: boolean;
+  counts?: string;
 }) {
-  const { rows, total, hasAccount = true } = props;
+  const { rows, total, hasAccount = true, counts } = props;
   const { button, dialog } = useActions();
   const list = useRef<HTMLDivElement>(null);
   // It keeps the height of its longest state: requests that begin and end move nothing for long.
@@ -26,7 +27,7 @@ export function RunningRequests(props: {
     if (list.current !== null) list.current.style.minHeight = `${list.current.offsetHeight}px`;
   });
   return (
-    <Card title="Running requests">
+    <Card title="Running requests" actions={counts}>
       <div ref={list} style={{ minHeight: `${heightPx}px` }}>
         {rows.length === 0 ? (
           <p class="quiet">Nothing runs now.</p>
@@ -36,9 +37,12 @@ export function RunningRequests(props: {
             rows={rows}
             columns={columnsOf(
               "runningRequest",
-              `${hasAccount ? "account model" : "model"} state since completion_tokens held_micro request_id`,
+              `${hasAccount ? "account model" : "model"} since state completion_tokens held_micro request_id`,
               {
                 account: ({ account }: RunningRequest) => account !== null && <AccountLink id={account} />,
+                since: ({ since }: RunningRequest) => (
+                  <time dateTime={since}>{lengthOf(Date.now() - Date.parse(since))}</time>
+                ),
                 state: (row: RunningRequest) => <Badge text={row.here ? row.state : "on another node"} />,
                 completion_tokens: (row: RunningRequest) => (
                   <span title={row.here ? "of the answer so far" : "of the answer, at the last checkpoint"}>
@@ -73,4 +77,10 @@ function stop({ request_id: request, account, model }: RunningRequest): ListActi
     </p>
   );
   return { title: "Stop", action: stopRequest, parts: { target: { request }, intro } };
+}
+
+/** Returns `12 s`, or `3 min`. */
+function lengthOf(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  return seconds < 100 ? `${seconds} s` : `${wholeNumber(Math.floor(seconds / 60))} min`;
 }

@@ -1,7 +1,7 @@
 /** Settings of the chat, and the request that they make with a conversation. */
 import { exactCredits } from "../../../units.ts";
+import type { ChatRequest, Message, Turn } from "../../shared/conversation.ts";
 import { wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
-import type { ChatRequest, Message, Turn } from "../conversation.ts";
 import type { UsableModel } from "../types.ts";
 
 export interface Exchange {

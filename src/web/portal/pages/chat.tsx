@@ -1,9 +1,9 @@
 /** A small chat to try a model. It shows Markdown and what each turn cost, and stores nothing. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
+import { ask, type Turn } from "../../shared/conversation.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { ask, type Turn } from "../conversation.ts";
 import type { OwnAccount, UsableModel } from "../types.ts";
 import { useModels } from "../use-models.ts";
 import { type Exchange, requestOf, type Settings, SettingsForm } from "./chat-settings.tsx";

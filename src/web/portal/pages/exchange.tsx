@@ -1,9 +1,9 @@
 /** A message of the chat with its answer, what it cost, and what can be done with it. */
 import { exactCredits } from "../../../units.ts";
+import type { Turn } from "../../shared/conversation.ts";
 import { CopyButton } from "../../shared/copy.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
-import type { Turn } from "../conversation.ts";
 import { Markdown } from "../markdown.tsx";
 import type { Exchange } from "./chat-settings.tsx";
 

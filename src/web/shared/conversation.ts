@@ -1,12 +1,11 @@
 /**
- * The requests of the small chat, and what each turn cost.
+ * The requests of the small chat and of first steps, and what each turn cost.
  *
  * Nothing is stored: a conversation is in the memory of its page. A turn that is stopped or broken
  * off costs what was generated. Its cost is then looked up among the receipts.
  */
-import { ApiError, apiPath, events, get } from "../shared/api.ts";
-import type { Page, Receipt } from "../shared/types.ts";
-import type { ChatCost } from "./types.ts";
+import { ApiError, apiPath, events, get } from "./api.ts";
+import type { ChatCost, Page, Receipt } from "./types.ts";
 
 export interface Message {
   role: "system" | "user" | "assistant";
@@ -41,11 +40,15 @@ interface Chunk extends Partial<Pick<ChatCost, "usage" | "cost_micro">> {
 const emptyTurn: Turn = { text: "", id: null, costMicro: null, tokens: null, problem: null };
 const receiptRetriesMs = [200, 500, 1000, 2000, 4000];
 
-/** Calls `onChange` with the turn so far. Returns it when it has ended, and never throws. */
+/**
+ * Calls `onChange` with the turn so far. Returns it when it has ended, and never throws.
+ * `key`: the secret of a key in the place of the session's.
+ */
 export async function ask(
   request: ChatRequest,
   signal: AbortSignal,
   onChange: (turn: Turn) => void,
+  key?: string,
 ): Promise<Turn> {
   let turn = emptyTurn;
   const change = (fields: Partial<Turn>) => {
@@ -55,7 +58,8 @@ export async function ask(
   try {
     const body = { ...request, stream: true };
     let isComplete = false;
-    for await (const data of events(apiPath("chat"), body, signal)) {
+    const headers = key === undefined ? {} : { "x-inkwell-key": key };
+    for await (const data of events(apiPath("chat"), { body, signal, headers })) {
       if (data === "[DONE]") {
         isComplete = true;
         break;
@@ -71,7 +75,7 @@ export async function ask(
         : sentenceOf(error, turn),
     });
   }
-  if (turn.id !== null && turn.costMicro === null) change(await receiptOf(turn.id));
+  if (turn.id !== null && turn.costMicro === null && key === undefined) change(await receiptOf(turn.id));
   return turn;
 }
 

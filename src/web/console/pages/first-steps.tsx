@@ -1,0 +1,70 @@
+/**
+ * The first steps of a new service. The list goes when all are done, and this browser remembers it.
+ * An operator can put it away, too.
+ */
+import { useEffect, useState } from "preact/hooks";
+import { openAccount } from "../../../actions/accounts.ts";
+import { ActionButton } from "../../shared/action-button.tsx";
+import { useAction } from "../../shared/form-dialog.tsx";
+import { Card } from "../../shared/layout.tsx";
+import { Link, pathTo } from "../../shared/router.tsx";
+import type { Overview } from "../types.ts";
+import { OpenAccount } from "./open-account.tsx";
+import { TryKey } from "./try-key.tsx";
+
+const awayName = "inkwell-first-steps-away";
+
+export function FirstSteps({ of: { first_steps: done, links, models } }: { of: Overview }) {
+  const [isAway, setAway] = useState(localStorage.getItem(awayName) !== null);
+  const { open, show, close } = useAction<"account" | "request">();
+  const isDone = done !== null && links.portal !== null && Object.values(done).every((each) => each);
+  const putAway = () => {
+    localStorage.setItem(awayName, "yes");
+    setAway(true);
+  };
+  useEffect(() => {
+    if (isDone) putAway();
+  }, [isDone]);
+  // Who may open accounts may also send a request with the key of one.
+  const buttonOf = (name: "account" | "request", title: string) => (
+    <ActionButton action={openAccount} onClick={() => show(name)}>
+      {title}
+    </ActionButton>
+  );
+  const steps =
+    done &&
+    ([
+      [done.model, "A model is ready", <Link to={pathTo("health")}>Health</Link>],
+      [done.plan, "A plan is offered", <Link to={pathTo("plans")}>Plans</Link>],
+      [done.account, "An account is open for somebody", buttonOf("account", "Open an account")],
+      [done.key, "It has a key", <Link to={pathTo("accounts")}>Accounts</Link>],
+      [done.request, "A first request is answered", buttonOf("request", "Send a first request")],
+      [links.portal !== null, "Holders see it in a portal", <a href="/docs/">Set it up</a>],
+    ] as const);
+  return (
+    <>
+      {steps !== null && !isDone && !isAway && (
+        <Card
+          title="First steps"
+          actions={
+            <button type="button" onClick={putAway}>
+              Put away
+            </button>
+          }
+        >
+          <ol class="steps">
+            {steps.map(([isOver, title, next]) => (
+              <li key={title} class={isOver ? "done" : ""}>
+                {title}
+                {isOver ? <span class="hidden">: done</span> : next}
+              </li>
+            ))}
+          </ol>
+        </Card>
+      )}
+      {/* A dialog with a secret stays when the list goes. */}
+      {open === "account" && <OpenAccount close={close} />}
+      {open === "request" && <TryKey secret={null} models={models} close={close} />}
+    </>
+  );
+}
