@@ -259,6 +259,29 @@ export const shown = {
     source: ["Source", "list"],
     file: ["File"],
   },
+  node: {
+    id: ["Node"],
+    version: ["Version"],
+    started_at: started,
+    seen_at: ["Seen", "time"],
+    differs: ["Differs in", "list"],
+  },
+  job: {
+    name: ["Job"],
+    every_ms: ["Every", "ms"],
+    state: ["State", "state"],
+    last_success_at: ["Last success", "time"],
+    last_error: ["Last error"],
+  },
+  recentError: {
+    last_at: ["Last", "time"],
+    level: ["Level", "state"],
+    message: ["Message"],
+    count: ["Times", "count"],
+    code: ["Code"],
+    model: ofRequest.model,
+    request_id: request.request_id,
+  },
 } satisfies Readonly<Record<string, ShownFields>>;
 
 type WordsOf<Text extends string> = Text extends `${infer Word} ${infer Rest}`

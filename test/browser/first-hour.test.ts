@@ -45,11 +45,12 @@ test("the first steps of a new service lead to a key that is handed over, and go
   const { page, service } = visit;
   await open(visit, "");
   const steps = page.getByRole("listitem");
-  const isDone = (title: string) => steps.filter({ hasText: title }).getByText(": done").waitFor();
+  const isDone = (title: string) =>
+    steps.filter({ hasText: title }).getByText("done", { exact: true }).waitFor();
   await isDone("A model is ready");
   await isDone("A plan is offered");
   await isDone("Holders see it in a portal");
-  assert.equal(await steps.getByText(": done").count(), 3);
+  assert.equal(await steps.getByText("done", { exact: true }).count(), 3);
   await assertAccessible(page);
 
   // Six steps: open, name, address, send, invite, mail or copy.

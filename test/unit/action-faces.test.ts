@@ -23,6 +23,7 @@ const listeners = { operator: operatorActions, portal: portalActions };
 const otherRoutes = {
   operator: [
     "showOverview",
+    "tryKey",
     "signIn",
     "showSignIn",
     "beginSignIn",

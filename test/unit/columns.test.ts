@@ -10,6 +10,7 @@ import {
   holdObject,
   keyObject,
   listedAccountObject,
+  nodeObject,
   paymentObject,
   usageObject,
 } from "../../src/accounts/operator-objects.ts";
@@ -24,7 +25,8 @@ import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts"
 import { changeKey, makeKey } from "../../src/actions/keys.ts";
 import { toldChange, toldEntry } from "../../src/actions/told.ts";
 import { rowsPage } from "../../src/http/admin/account-rows.ts";
-import { modelObject } from "../../src/http/admin/live-objects.ts";
+import { jobObject } from "../../src/http/admin/job-object.ts";
+import { errorObject, modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
 import { requestObject } from "../../src/http/admin/request-object.ts";
 import { ownSession } from "../../src/http/api/session.ts";
@@ -75,6 +77,9 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   eventDelivery: [deliveryObject.schema],
   plan: [planObject.schema, planObject.schema.properties.versions],
   model: [modelObject.schema],
+  node: [nodeObject.schema],
+  job: [jobObject.schema],
+  recentError: [errorObject.schema],
 };
 
 /** The command line has these from the configuration. */
@@ -107,9 +112,6 @@ const ownTitles: Readonly<Record<string, string>> = {
   "cli/plans.ts": "GRANTS",
   "web/console/pages/account-overview.tsx": "Time,Error",
   "web/console/pages/account-plan.tsx": "Credits,Before,After,Refreshes",
-  "web/console/pages/errors.tsx": "Last,Level,Message,Times,Code",
-  "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
-  "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
   "web/portal/pages/requests.tsx": "Details",
   "web/shared/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/shared/chart.tsx": "Time (UTC)",

@@ -71,9 +71,9 @@ export function Due({ at }: { at: string }) {
 /** What is in none of these is neutral. */
 const tones = {
   good: "active,ready,ok,used,opened,delivered",
-  warn: "updated,invited,lapsed,suspended,loading,almost used up",
+  warn: "warn,updated,invited,lapsed,suspended,loading,almost used up",
   off: "unchanged,closed,revoked,expired,retired",
-  bad: "refused,failed,unavailable,down,resting,out_of_credit,not ready,failing,dead,used up,needs repair",
+  bad: "refused,failed,error,unavailable,down,resting,out_of_credit,not ready,failing,dead,used up,needs repair",
 };
 
 function toneOf(text: string): string {

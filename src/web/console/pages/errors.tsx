@@ -1,11 +1,9 @@
 /** The last warnings and errors in the log of this node. */
 import { get } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
-import { wholeNumber } from "../../shared/numbers.ts";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Badge, Time } from "../../shared/values.tsx";
 import type { RecentError } from "../types.ts";
 
 export function RecentErrors() {
@@ -19,17 +17,7 @@ export function RecentErrors() {
         empty={<p class="quiet">This node has logged none since its start.</p>}
         caption="Last errors and warnings of this node, newest first"
         keyOf={(row) => `${row.first_at} ${row.message} ${row.code}`}
-        columns={[
-          { title: "Last", cell: (row) => <Time at={row.last_at} /> },
-          {
-            title: "Level",
-            cell: (row) => <Badge text={row.level} tone={row.level === "error" ? "bad" : "warn"} />,
-          },
-          { title: "Message", cell: (row) => row.message },
-          { title: "Times", isNumber: true, cell: (row) => wholeNumber(row.count) },
-          { title: "Code", cell: (row) => row.code ?? <span class="quiet">–</span> },
-          ...columnsOf("request", "model request_id"),
-        ]}
+        columns={columnsOf("recentError", "last_at level message count code model request_id")}
       />
     </Card>
   );

@@ -8,6 +8,7 @@ import { ActionButton } from "../../shared/action-button.tsx";
 import { useAction } from "../../shared/form-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
+import { Badge } from "../../shared/values.tsx";
 import type { Overview } from "../types.ts";
 import { OpenAccount } from "./open-account.tsx";
 import { TryKey } from "./try-key.tsx";
@@ -54,9 +55,8 @@ export function FirstSteps({ of: { first_steps: done, links, models } }: { of: O
         >
           <ol class="steps">
             {steps.map(([isOver, title, next]) => (
-              <li key={title} class={isOver ? "done" : ""}>
-                {title}
-                {isOver ? <span class="hidden">: done</span> : next}
+              <li key={title}>
+                {title} {isOver ? <Badge text="done" tone="good" /> : next}
               </li>
             ))}
           </ol>

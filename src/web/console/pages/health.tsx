@@ -4,7 +4,7 @@ import { get } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
-import { ShownTable } from "../../shared/table.tsx";
+import { columnsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
@@ -24,13 +24,7 @@ export function HealthPage() {
       <PageHead title="Health">
         <button
           type="button"
-          onClick={() => {
-            readiness.reload();
-            models.reload();
-            nodes.reload();
-            jobs.reload();
-            audit.reload();
-          }}
+          onClick={() => [readiness, models, nodes, jobs, audit].map(({ reload }) => reload())}
         >
           Refresh
         </button>
@@ -48,21 +42,11 @@ export function HealthPage() {
         <ShownTable
           of={nodes}
           caption="Nodes on this database"
-          columns={[
-            { title: "Node", cell: ({ id, self }) => (self ? `${id} (this one)` : id) },
-            { title: "Version", cell: ({ version }) => version },
-            { title: "Started", cell: ({ started_at }) => <Time at={started_at} /> },
-            { title: "Seen", cell: ({ seen_at }) => <Time at={seen_at} /> },
-            {
-              title: "Differs in",
-              cell: ({ differs }) =>
-                differs.length === 0 ? (
-                  <span class="quiet">nothing</span>
-                ) : (
-                  <Badge tone="warn" text={differs.join(", ")} />
-                ),
-            },
-          ]}
+          columns={columnsOf("node", "id version started_at seen_at differs", {
+            id: ({ id, self }: Node) => (self ? `${id} (this one)` : id),
+            differs: ({ differs }: Node) =>
+              differs.length === 0 ? "nothing" : <Badge tone="warn" text={differs.join(", ")} />,
+          })}
         />
       </Card>
       <JobsCard of={jobs} />

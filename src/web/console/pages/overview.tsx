@@ -9,7 +9,7 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import { Spark } from "../../shared/plot.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { columnsOf, Table } from "../../shared/table.tsx";
+import { columnsOf, ShownTable, Table } from "../../shared/table.tsx";
 import { dateOf, daysBetween, hourOf, hoursOfDay, hoursUntil, today } from "../../shared/times.ts";
 import type { UsageReport } from "../../shared/types.ts";
 import { totalOf, usageSeries } from "../../shared/usage-series.ts";
@@ -45,7 +45,15 @@ export function OverviewPage() {
       <div class="cards">
         <CostByDay days={daysBetween(from, to)} daily={daily} now={live.value} />
         <Card title={`Accounts with the highest cost in ${chartDays} days`}>
-          <Shown of={top}>{({ data }) => <HighestCost rows={data} />}</Shown>
+          <ShownTable
+            of={top}
+            empty={<Empty>No request has finished yet.</Empty>}
+            caption="Accounts with the highest cost"
+            keyOf={({ account }) => account ?? ""}
+            columns={columnsOf("usageSum", "account requests cost_micro", {
+              account: ({ account }: UsageReport["data"][number]) => <AccountLink id={account ?? ""} />,
+            })}
+          />
         </Card>
       </div>
     </>
@@ -163,26 +171,6 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
   );
 }
 
-function HighestCost({ rows }: { rows: UsageReport["data"] }) {
-  if (rows.length === 0) {
-    return (
-      <Empty>
-        No request has finished yet. <Link to={pathTo("accounts")}>Open an account</Link> and create a key.
-      </Empty>
-    );
-  }
-  return (
-    <Table
-      caption="Accounts with the highest cost"
-      rows={rows}
-      keyOf={({ account }) => account ?? ""}
-      columns={columnsOf("usageSum", "account requests cost_micro", {
-        account: ({ account }: UsageReport["data"][number]) => <AccountLink id={account ?? ""} />,
-      })}
-    />
-  );
-}
-
 function LowBalance({ rows }: { rows: NonNullable<Overview["low_balance"]>["accounts"] }) {
   if (rows.length === 0) return <p class="quiet">No account has less than 10 % of its credits.</p>;
   return (
@@ -205,7 +193,7 @@ function NeedsAttention({ of }: { of: Overview["attention"] }) {
   }
   return (
     <Card title="Needs attention">
-      <ul class="steps warn" role="status">
+      <ul class="steps" role="status">
         {of.map(({ text, page }) => (
           <li key={text}>
             {text}
