@@ -1,6 +1,6 @@
 /** Receivers of events in the operator API: listed, and sent to again. */
 import assert from "node:assert/strict";
-import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
+import { operatorTests, refused } from "../fixtures/operator.ts";
 import { minute, start } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 

@@ -16,10 +16,11 @@ const keyInput = {
   name: "key",
   label: "Key",
   kind: "select",
+  isRequired: true,
   initial: "first",
   options: [
     ["first", "Make one, to hand over now"],
-    ["", "None yet"],
+    ["none", "None yet"],
   ],
 } as const;
 
@@ -70,7 +71,7 @@ function OpenForm(props: { plans: readonly Plan[]; overview: Overview; close(): 
         }
         sentId.current = account.id;
         const done = openAccount.done?.(account) ?? "";
-        if (name === "") return { done };
+        if (name === "none") return { done };
         const path = apiPath("accounts", account.id, "keys");
         const made = await send<NewKey>("POST", path, { operation_id: operationId, name });
         return { done, result: <HandOver account={account} made={made} overview={overview} /> };
