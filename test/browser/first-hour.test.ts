@@ -91,17 +91,16 @@ test("the first steps of a new service lead to a key that is handed over, and go
   assert.equal(await page.getByRole("heading", { name: "First steps" }).count(), 0);
 });
 
-test("a first request with a mistyped key says so, and signs nobody out", async (visit) => {
+test("a mistyped key signs nobody out, and what needs attention has a button", async (visit) => {
   const { page, expects } = visit;
   await page.addInitScript(`localStorage.removeItem("inkwell-first-steps-away")`);
   await page.route("**/admin/overview", async (route) => {
     const response = await route.fetch();
     if (response.status() === 304) return await route.fulfill({ response });
     const json = await response.json();
-    await route.fulfill({
-      response,
-      json: { ...json, first_steps: { ...json.first_steps, request: false } },
-    });
+    const first_steps = { ...json.first_steps, request: false };
+    const attention = [{ text: "The receiver crm fails: 500.", page: "events" }];
+    await route.fulfill({ response, json: { ...json, first_steps, attention } });
   });
   await open(visit, "");
   expects("400 POST /admin/chat");
@@ -113,4 +112,8 @@ test("a first request with a mistyped key says so, and signs nobody out", async 
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Put away" }).click();
   await page.getByRole("heading", { name: "First steps" }).waitFor({ state: "detached" });
+  assert.equal(await page.locator(".figure .spark").count(), 4);
+  await assertAccessible(page);
+  await page.getByRole("listitem").filter({ hasText: "The receiver crm fails" }).getByRole("link").click();
+  await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
 });

@@ -193,16 +193,18 @@ function NeedsAttention({ of }: { of: Overview["attention"] }) {
   }
   return (
     <Card title="Needs attention">
-      <ul class="steps" role="status">
-        {of.map(({ text, page }) => (
-          <li key={text}>
-            {text}
-            <Link to={page === "accounts" ? `${pathTo(page)}?not_come=true` : pathTo(page)}>
-              {pages[page]}
-            </Link>
-          </li>
-        ))}
-      </ul>
+      <div role="status">
+        <ul class="steps">
+          {of.map(({ text, page }) => (
+            <li key={text}>
+              {text}
+              <Link to={page === "accounts" ? `${pathTo(page)}?not_come=true` : pathTo(page)}>
+                {pages[page]}
+              </Link>
+            </li>
+          ))}
+        </ul>
+      </div>
     </Card>
   );
 }
