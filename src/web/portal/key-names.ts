@@ -1,14 +1,14 @@
 /** Names of the keys that the session may see, for lists that have ids. */
-import { apiPath, get } from "../shared/api.ts";
+import { apiPath } from "../shared/api.ts";
 import { keyTitle } from "../shared/key-values.tsx";
 import type { Key, Page } from "../shared/types.ts";
-import { type Loaded, useLoaded } from "../shared/use-loaded.ts";
+import { type Loaded, useList } from "../shared/use-loaded.ts";
 
 /** An account has no more of them. */
 export const keysMax = 500;
 
 export function useKeys(): Loaded<Page<Key>> {
-  return useLoaded("keys", (signal) => get<Page<Key>>(apiPath("keys"), { limit: keysMax }, signal));
+  return useList<Key>(apiPath("keys"), { limit: keysMax });
 }
 
 /** Returns the names of keys by id. Keys that are not loaded keep their id. */

@@ -4,7 +4,8 @@
  */
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, markUnattended } from "./api.ts";
+import { ApiError, get, markUnattended, type Query } from "./api.ts";
+import type { Page } from "./types.ts";
 
 /** Changes with each sign-in, after which everything is loaded again. */
 export const Session = createContext(0);
@@ -66,4 +67,9 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
   const reload = useCallback(() => setTurn((count) => count + 1), []);
   // Between a change of the key and the effect above, the value is that of the former key.
   return { ...state, isLoading: state.isLoading || of !== key, reload };
+}
+
+/** The first page of a list, which has no others. */
+export function useList<Row>(path: string, query: Query = { limit: 500 }): Loaded<Page<Row>> {
+  return useLoaded(`${path} ${JSON.stringify(query)}`, (signal) => get<Page<Row>>(path, query, signal));
 }

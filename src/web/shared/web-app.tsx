@@ -8,7 +8,7 @@ import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { roleTexts } from "../../actions/operator-keys.ts";
 import { Who } from "./action-button.tsx";
-import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } from "./api.ts";
+import { type Arrival, apiPath, presentSession, signOut, whenSignedOut } from "./api.ts";
 import type { Joining } from "./arrival.ts";
 import { Dialog } from "./form-dialog.tsx";
 import { Brand, PageHead } from "./layout.tsx";
@@ -21,7 +21,7 @@ import { columnsOf, ShownTable } from "./table.tsx";
 import { ThemeSwitch } from "./theme.tsx";
 import { Toasts } from "./toasts.tsx";
 import type { OwnSession, Session } from "./types.ts";
-import { Session as SessionCount, useLoaded } from "./use-loaded.ts";
+import { Session as SessionCount, useList } from "./use-loaded.ts";
 
 type Leaving = "leaving" | "leaving-everywhere";
 type SessionState = "unknown" | "signed-in" | Leaving | "signed-out" | "expired";
@@ -203,9 +203,7 @@ function Rights() {
 
 /** The sessions of whoever is signed in, loaded when they are looked at. */
 function SessionList() {
-  const loaded = useLoaded("sessions", (signal) =>
-    get<{ data: OwnSession[] }>(apiPath("sessions"), {}, signal),
-  );
+  const loaded = useList<OwnSession>(apiPath("sessions"), {});
   return (
     <ShownTable
       of={loaded}

@@ -9,7 +9,7 @@ import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { columnsOf, factsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { useList, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
 import type { AccountLive, Change, Person, RecentRefusal } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
@@ -105,9 +105,7 @@ function pendingIn([last]: readonly Change[], people: readonly Person[]) {
 
 /** Answers "why does my request fail?". */
 function Refusals({ account }: { account: string }) {
-  const refusals = useLoaded(`refusals ${account}`, (signal) =>
-    get<Page<RecentRefusal>>(apiPath("accounts", account, "refusals"), { limit: 20 }, signal),
-  );
+  const refusals = useList<RecentRefusal>(apiPath("accounts", account, "refusals"), { limit: 20 });
   return (
     <Card title="Latest refused requests">
       <ShownTable

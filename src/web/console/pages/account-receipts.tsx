@@ -1,13 +1,13 @@
 /** Receipts of an account's finished requests. Each leads to the page that explains its cost. */
-import { apiPath, get } from "../../shared/api.ts";
+import { apiPath } from "../../shared/api.ts";
 import { PeriodPicker } from "../../shared/period.tsx";
 import { costCell } from "../../shared/receipts.tsx";
 import { endingCell } from "../../shared/request-state.tsx";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
-import type { Key, Page, Receipt } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import type { Key, Receipt } from "../../shared/types.ts";
+import { useList } from "../../shared/use-loaded.ts";
 import { ShortId } from "../../shared/values.tsx";
 import type { AccountTabProps } from "./account-tab.ts";
 
@@ -19,9 +19,7 @@ const filters: readonly Filter[] = [
 export function AccountReceipts({ account: { id: account }, place }: AccountTabProps) {
   const { from, to } = useOpenPeriod(place, 30);
   // Further keys are shown by their ids.
-  const keys = useLoaded(`keys of ${account}`, (signal) =>
-    get<Page<Key>>(apiPath("accounts", account, "keys"), { limit: 500 }, signal),
-  );
+  const keys = useList<Key>(apiPath("accounts", account, "keys"));
   const nameOf = (id: string) => keys.value?.data.find((key) => key.id === id)?.name ?? null;
   return (
     <>

@@ -1,15 +1,11 @@
 /** The last warnings and errors in the log of this node. */
-import { get } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
-import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { useList } from "../../shared/use-loaded.ts";
 import type { RecentError } from "../types.ts";
 
 export function RecentErrors() {
-  const errors = useLoaded("errors", (signal) =>
-    get<Page<RecentError>>("/admin/errors", { limit: 100 }, signal),
-  );
+  const errors = useList<RecentError>("/admin/errors", { limit: 100 });
   return (
     <Card title="Last errors and warnings">
       <ShownTable

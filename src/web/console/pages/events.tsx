@@ -1,13 +1,12 @@
 /** Receivers of events: whether they work, and what became of each event. */
 import { sendEvents } from "../../../actions/events.ts";
-import { apiPath, get } from "../../shared/api.ts";
+import { apiPath } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, withParameters } from "../../shared/router.tsx";
 import { Empty } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
-import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { useList } from "../../shared/use-loaded.ts";
 import { AccountLink } from "../account-link.tsx";
 import type { EventDelivery, EventEndpoint } from "../types.ts";
 
@@ -30,9 +29,7 @@ const deliveryColumns = columnsOf(
 );
 
 export function EventsPage({ place }: { place: Place }) {
-  const endpoints = useLoaded("event endpoints", (signal) =>
-    get<Page<EventEndpoint>>(apiPath("events", "endpoints"), { limit: 500 }, signal),
-  );
+  const endpoints = useList<EventEndpoint>(apiPath("events", "endpoints"));
   const chosen = place.query.get("endpoint") ?? endpoints.value?.data[0]?.name ?? null;
   return (
     <>

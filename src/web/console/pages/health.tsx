@@ -5,8 +5,7 @@ import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
-import type { Page } from "../../shared/types.ts";
-import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
+import { type Loaded, useList, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
 import type { Job, LastAudit, Model, Node, Readiness } from "../types.ts";
 import { RecentErrors } from "./errors.tsx";
@@ -15,9 +14,9 @@ import { ModelTable, PriceTable } from "./models.tsx";
 
 export function HealthPage() {
   const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
-  const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
-  const nodes = useLoaded("nodes", (signal) => get<Page<Node>>("/admin/nodes", { limit: 500 }, signal));
-  const jobs = useLoaded("jobs", (signal) => get<Page<Job>>("/admin/jobs", { limit: 500 }, signal));
+  const models = useList<Model>("/admin/models");
+  const nodes = useList<Node>("/admin/nodes");
+  const jobs = useList<Job>("/admin/jobs");
   const audit = useLoaded("audit", (signal) => get<LastAudit>("/admin/audit", {}, signal));
   return (
     <>
