@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { ask, type Turn } from "../../shared/conversation.ts";
 import { PageHead } from "../../shared/layout.tsx";
+import { Options } from "../../shared/options.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import type { OwnAccount, UsableModel } from "../types.ts";
 import { useModels } from "../use-models.ts";
@@ -151,12 +152,9 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
               value={settings.model}
               onChange={({ currentTarget }) => setSettings({ ...settings, model: currentTarget.value })}
             >
-              {models.map(({ id, state }) => (
-                <option key={id} value={id}>
-                  {id}
-                  {state === "ready" ? "" : ` (${state})`}
-                </option>
-              ))}
+              <Options
+                of={models.map(({ id, state }) => [id, state === "ready" ? id : `${id} (${state})`])}
+              />
             </select>
             {isRunning ? (
               <button
