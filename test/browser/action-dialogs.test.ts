@@ -268,7 +268,7 @@ const dialogs: Dialog[] = [
       { type: { "Payment id": "pay-other" }, at: "Payment id", says: /pay-other/, status: 404 },
     ],
     right: { "Payment id": "pay-mine" },
-    unlike: { filled: ["refund_id"], own: ["payment"] },
+    unlike: { filled: ["refund_id"], own: ["payment"], required: ["reason"] },
   },
   {
     ...ofAccount,
