@@ -149,8 +149,7 @@ class Service {
   async start(signal: AbortSignal): Promise<StartupBanner> {
     const config = this.#config;
     logIgnoredVariables(this.#logger, config);
-    // Checked before anything is created: a port in use is the most common mistake, and leaves no
-    // trace.
+    // Checked before anything is created: a port in use is common, and leaves no trace.
     await requirePort("listen", config.listen);
     await requirePort("operator", config.operator);
     if (config.portal !== null) await requirePort("portal", config.portal);
@@ -232,6 +231,7 @@ class Service {
       draining: () => this.#isLeaving || server.requests.draining,
       warnings: () => [...signInWarnings(this.#config), ...plans.warnings],
       reload: (by) => reloader.reload(by),
+      previewReload: () => reloader.preview(),
       timezone: () => this.#config.timezone,
       currency: () => this.#config.currency,
       endpoints: () => wantedEventsOf(this.#config.events),

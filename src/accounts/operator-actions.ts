@@ -255,7 +255,6 @@ export class OperatorActions {
   async previewPlans(section: Plans): Promise<PlanChanges> {
     const { store } = this.#deps;
     return planChanges(await store.plans(), section, {
-      fingerprints: [],
       force: true,
       nowMs: store.times().atMs,
     });

@@ -228,6 +228,7 @@ export const shown = {
     answer: ["Answer"],
     event_id: ["Id", "code"],
   },
+  settingChange: { setting: ["Setting"], before: ["Before"], after: ["After"] },
   plan: {
     id: ["Plan"],
     version: ["Version", "number"],

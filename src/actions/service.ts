@@ -48,13 +48,23 @@ export const stopRequest = action({
     stopped ? "The request is stopped." : "Another node stops the request within seconds.",
 });
 
+export const previewReload = action({
+  id: "previewReload",
+  title: "Show what a reload would change",
+  help: "Reads and checks the file, and changes nothing. Each setting that differs has its value before and after; of secrets, only that they differ. Plans are compared with those of the database. Models are not loaded, so a reload can still fail.",
+  http: "GET /admin/reload",
+  role: "operator",
+  input: {},
+  refuses: ["configuration_invalid"],
+});
+
 export const reloadConfiguration = action({
   id: "reloadConfiguration",
   title: "Read the configuration again and apply it",
   help: "Checks everything first, and loads models that are new or changed, which can take minutes. If a part of the configuration cannot be used, nothing changes. Running answers keep their model and price.",
   http: "POST /admin/reload",
   cli: "reload",
-  examples: ["reload"],
+  examples: ["reload --dry-run", "reload"],
   role: "operator",
   input: {},
   refuses: ["cannot_reload_now", "configuration_invalid"],

@@ -94,6 +94,7 @@ export async function openLocalOperator(
       },
     },
     reload: refuseHere,
+    previewReload: refuseHere,
     nodes: refuseHere,
     clock: refuseHere,
     draining: refuseHere,

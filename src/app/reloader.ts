@@ -16,6 +16,7 @@ import {
   isEmpty,
   isSameSignIn,
   type LastReload,
+  type ReloadPreview,
   type ReloadReport,
 } from "../config/changes.ts";
 import { type Config, configurationError } from "../config/load.ts";
@@ -31,6 +32,7 @@ import type { Store } from "../store/store.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { configFingerprintOf } from "./config-fingerprint.ts";
 import type { Portal } from "./portal.ts";
+import { reloadPreview } from "./reload-preview.ts";
 import type { RunningModels } from "./running-models.ts";
 import type { ServicePlans } from "./service-plans.ts";
 
@@ -94,6 +96,17 @@ export class Reloader {
     return await this.#alone(() => this.#reload(by));
   }
 
+  /** Returns what a reload would change now. It loads no model, so a reload can still fail. */
+  async preview(): Promise<ReloadPreview> {
+    const { reread, plans } = this.#dependencies;
+    try {
+      const next = readNext(reread);
+      return reloadPreview(this.#running, next, await plans.compare(next.plans));
+    } catch (error) {
+      throw refusalOf(error);
+    }
+  }
+
   /** Makes the plans of the running configuration current, even if they were superseded. */
   async applyPlans(by: string): Promise<AppliedPlansReport> {
     const { plans } = this.#dependencies;
@@ -144,16 +157,13 @@ export class Reloader {
       const known = error instanceof OperatorError || error instanceof Refusal;
       const fields = known ? { reason: messageOf(error) } : { err: error };
       logger.error(fields, "the configuration was not reloaded; the service keeps the running one");
-      if (error instanceof OperatorError) throw new Refusal("configuration_invalid", error.message);
-      throw error;
+      throw refusalOf(error);
     }
   }
 
   async #prepareAndApply(by: string): Promise<ReloadReport> {
     const { models, reread, settingsOf, logger, store } = this.#dependencies;
-    const read = reread();
-    // A service that runs keeps its sign-in. Only a start goes on without.
-    if (read.signInProblems.length > 0) throw configurationError(read.signInProblems);
+    const read = readNext(reread);
     const between = changesBetween(this.#running, read);
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
@@ -201,4 +211,15 @@ export class Reloader {
     // Reports its failures itself, and repeats the heartbeat.
     void watch.changed(configFingerprintOf(next));
   }
+}
+
+function readNext(reread: () => Config): Config {
+  const read = reread();
+  // A service that runs keeps its sign-in. Only a start goes on without.
+  if (read.signInProblems.length > 0) throw configurationError(read.signInProblems);
+  return read;
+}
+
+function refusalOf(error: unknown): unknown {
+  return error instanceof OperatorError ? new Refusal("configuration_invalid", error.message) : error;
 }

@@ -14,11 +14,11 @@ import { unpayableModels } from "../config/unpayable.ts";
 import { inkwell } from "../invocation.ts";
 import type { Jobs } from "../jobs.ts";
 import { offeredPlans, type PlanCatalog, type Plans } from "../ledger/plan.ts";
-import { isCurrent } from "../ledger/plan-section.ts";
+import { isCurrent, type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import { inUseWarning, retiredInUse } from "../store/plans.ts";
 import type { Store } from "../store/store.ts";
 
-function supersededWarning(): string {
+export function supersededWarning(): string {
   return `The plans of the configuration are not in use, because newer ones replaced them. To make them current: ${inkwell("plans apply")}`;
 }
 
@@ -27,6 +27,13 @@ interface ApplyOptions {
   /** The actor who applies it. Default: the service, at its start. */
   by?: string;
   models?: readonly ModelConfig[];
+}
+
+export interface ComparedPlans {
+  catalog: PlanCatalog;
+  changes: PlanChanges;
+  /** Retired plans that accounts would have, and keep. */
+  inUse: ReturnType<typeof retiredInUse>;
 }
 
 type PlanStore = Pick<Store, "applyPlans" | "plans" | "accountsOnPlans">;
@@ -75,6 +82,14 @@ export class ServicePlans {
     if (this.#superseded) this.#warnSuperseded();
     const ofDatabase = await this.#ofDatabase();
     return { ...changes, warnings: [...this.warnings, ...ofDatabase] };
+  }
+
+  /** Returns the plans of the database, and what the section would change, without `force`. */
+  async compare(section: Plans): Promise<ComparedPlans> {
+    const catalog = await this.#store.plans();
+    const changes = planChanges(catalog, section, { force: false, nowMs: 0 });
+    const offered = changes.kind === "superseded" ? catalog.offered : [...section.keys()];
+    return { catalog, changes, inUse: retiredInUse(offered, await this.#store.accountsOnPlans()) };
   }
 
   /** Looks every `everyMs` whether the section is still the current one. */

@@ -5,29 +5,25 @@
 
 import path from "node:path";
 import { Command } from "commander";
-import { limitsObject } from "../accounts/plan-limits.ts";
 import { grantedBy } from "../accounts/plan-objects.ts";
+import { planText } from "../accounts/plan-text.ts";
+import { endpointOf, modelText, shownSettings } from "../app/shown-settings.ts";
 import { capWarnings } from "../config/cap-warnings.ts";
 import { databaseText } from "../config/database.ts";
 import { type Config, configurationError } from "../config/load.ts";
-import type { ModelConfig } from "../config/model.ts";
 import { operatorNames, tokenFileName } from "../config/operator.ts";
-import type { TracingConfig } from "../config/tracing.ts";
 import { unpayableModels } from "../config/unpayable.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
-import { defaultsObject } from "../http/openai-format/response.ts";
 import { inkwell } from "../invocation.ts";
 import { newestVersion, type Plan } from "../ledger/plan.ts";
 import { planChanges } from "../ledger/plan-section.ts";
-import { withoutLogin } from "../model-files/source.ts";
-import { given } from "../objects.ts";
 import { checkOnline } from "../sign-in/online-check.ts";
 import { inUseWarning, type PlansInUse, retiredInUse } from "../store/plans.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { count, table } from "./format.ts";
-import { fileOf, shownSource, sourcesOf } from "./models.ts";
-import { planChangesText, planText } from "./plans.ts";
+import { fileOf } from "./models.ts";
+import { planChangesText } from "./plans.ts";
 
 export function configCommand(cli: Cli): Command {
   const command = new Command("config").description(
@@ -89,7 +85,7 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
     ["log", config.log.level],
     ["traces", tracing === null ? "none" : `${endpointOf(tracing)} as ${tracing.serviceName}`],
   ];
-  cli.print(effective(config), table(rows, columns, cli));
+  cli.print(shownSettings(config), table(rows, columns, cli));
   const { plans, models } = config;
   cli.remark(`The configuration is valid: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
   const warnings = [...unpayableModels(plans.values(), models), ...capWarnings(plans.values(), models)];
@@ -145,8 +141,8 @@ async function remarkPlans(cli: Cli, config: Config): Promise<void> {
     cli.remark("There is no ledger yet. It will begin with these plans.");
     return;
   }
-  const { catalog, fingerprints, accounts } = found;
-  const changes = planChanges(catalog, config.plans, { fingerprints, force: false, nowMs: 0 });
+  const { catalog, accounts } = found;
+  const changes = planChanges(catalog, config.plans, { force: false, nowMs: 0 });
   if (changes.kind === "superseded") {
     cli.remark(
       `Newer plans have replaced those of the configuration, so a start or a reload does not apply them. To make them current: ${inkwell("plans apply")}`,
@@ -180,12 +176,6 @@ async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
   );
 }
 
-function modelText(model: ModelConfig): string {
-  const { prompt, completion } = model.price;
-  const price = `${grouped(prompt)} / ${grouped(completion)} credits per million prompt / completion tokens`;
-  return `${model.id}: ${model.engine}, ${sourcesOf(model).join(", ")}, ${price}`;
-}
-
 function tokenText({ operator, dataDir }: Config): string {
   return operator.token === null ? `in ${path.join(dataDir, tokenFileName)}` : "configured";
 }
@@ -205,123 +195,4 @@ function connectionsText({ limits }: Config): string {
       : `${grouped(connectionsPerAddressMax)} from one address`,
     ...(trustedProxies.length === 0 ? [] : [`any number from ${trustedProxies.join(", ")}`]),
   ].join(", ");
-}
-
-/** Returns the endpoint as the file names it, without the path that the service adds. */
-function endpointOf({ url }: TracingConfig): string {
-  return withoutLogin(url.replace(/\/v1\/traces$/, ""));
-}
-
-/**
- * Returns the configuration in the shape of the file, with every default. Settings without a value
- * are undefined, which JSON leaves out. For secrets, only whether they are set.
- */
-function effective(config: Config) {
-  const { limits, operator, tracing } = config;
-  return {
-    file: config.file,
-    listen: { ...config.listen, url: config.listen.url ?? undefined },
-    operator: {
-      host: operator.host,
-      port: operator.port,
-      token: operator.token === null ? "in the data folder" : "configured",
-      url: operator.url ?? undefined,
-      hosts: operator.hosts,
-    },
-    portal: config.portal === null ? undefined : { ...config.portal, url: config.portal.url ?? undefined },
-    sign_in: config.signIn === null ? undefined : signInSettings(config.signIn),
-    data: config.dataDir,
-    models_dir: config.modelsDir,
-    database: databaseText(config.database),
-    plans: Object.fromEntries([...config.plans.values()].map((plan) => [plan.id, planSettings(plan)])),
-    models: Object.fromEntries(config.models.map((model) => [model.id, modelSettings(model)])),
-    limits: {
-      body_bytes: limits.bodyBytesMax,
-      upload_bytes: limits.uploadBytesMax,
-      upload_seconds: limits.uploadMs / 1000,
-      refused_bytes_per_minute: limits.refusedBytesPerMinute,
-      refused_milliseconds_per_minute: limits.refusedMsPerMinute,
-      connections: limits.connectionsMax ?? undefined,
-      connections_per_address: limits.connectionsPerAddressMax ?? undefined,
-      trusted_proxies: limits.trustedProxies,
-      messages: limits.messagesMax,
-      keys: limits.keysMax,
-      queue: limits.queueMax,
-      unready_seconds: limits.unreadyMs / 1000,
-      drain_seconds: limits.drainMs / 1000,
-      stream_idle_seconds: limits.streamIdleMs / 1000,
-    },
-    cors: config.cors,
-    log: config.log,
-    tracing:
-      tracing === null ? undefined : { endpoint: endpointOf(tracing), service_name: tracing.serviceName },
-  };
-}
-
-function signInSettings({ where: _where, clientSecret, ...settings }: NonNullable<Config["signIn"]>) {
-  const rule = ({ kind, value, ...rest }: { kind: string; value: string }) => ({ [kind]: value, ...rest });
-  return {
-    issuer: settings.issuer,
-    client_id: settings.clientId,
-    client_secret: clientSecret === null ? undefined : "configured",
-    name: settings.name,
-    groups_claim: settings.groupsClaim,
-    operators: settings.operators.map(rule),
-    accounts: settings.accounts.map(rule),
-    trust_email: settings.trustsEmail,
-    link_contacts: settings.linksContacts,
-    lapse: settings.lapse,
-    formerly: settings.formerly ?? undefined,
-    contact: settings.contact ?? undefined,
-  };
-}
-
-function planSettings({ base, overage, caps, timezone, limits, models }: Plan) {
-  return { base, overage, caps, timezone, limits: given(limitsObject(limits)), models };
-}
-
-function modelSettings(model: ModelConfig) {
-  const { engine, defaults, systemPrompt } = model;
-  const { prompt, completion, cachedPrompt } = model.price;
-  const common = {
-    context_window: model.contextWindow,
-    max_output_tokens: model.outputTokensMax ?? undefined,
-    parallel: model.parallel,
-    defaults: Object.keys(defaults).length === 0 ? undefined : defaultsObject(defaults),
-    system_prompt: systemPrompt ?? undefined,
-    price: { prompt, completion, cached_prompt: cachedPrompt },
-  };
-  if (model.engine === "llama") {
-    return {
-      engine,
-      source: shownSource(model.source),
-      ...common,
-      threads: model.threads ?? undefined,
-      paused_bytes: model.pausedBytesMax,
-      gpu: model.gpu,
-      load_seconds: model.loadMs === null ? undefined : model.loadMs / 1000,
-      environment: Object.keys(model.environment),
-      reasoning: model.reasoning === null ? undefined : { tags: model.reasoning.tags ?? [] },
-    };
-  }
-  const { reasoning } = model;
-  return {
-    engine,
-    urls: model.urls.map(shownSource),
-    key: model.key === null ? undefined : "configured",
-    model: model.model,
-    dialect: model.dialect,
-    ...common,
-    connect_seconds: model.connectMs / 1000,
-    headers_seconds: model.headersMs / 1000,
-    idle_seconds: model.idleMs / 1000,
-    template_tokens: model.templateTokens,
-    reserved: model.reserved,
-    send_stop: model.sendStop,
-    pass_errors: model.passErrors,
-    reasoning:
-      reasoning === null
-        ? undefined
-        : { ...reasoning, field: reasoning.field ?? undefined, tags: reasoning.tags ?? undefined },
-  };
 }

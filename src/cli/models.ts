@@ -5,13 +5,13 @@
 
 import { Command } from "commander";
 import { listModels } from "../actions/views.ts";
+import { shownSource } from "../app/shown-settings.ts";
 import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
 import { inkwell } from "../invocation.ts";
 import { megabytes } from "../model-files/progress.ts";
-import { withoutLogin } from "../model-files/source.ts";
 import { nearest, unknownName } from "../spelling.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
@@ -140,16 +140,4 @@ function modelObject(model: ModelConfig) {
     defaults: defaultsObject(defaults),
     pricing: pricingObject(price),
   };
-}
-
-/** Returns the source of a model's file, or the URLs of its upstream. */
-export function sourcesOf(model: ModelConfig): string[] {
-  return model.engine === "llama" ? [shownSource(model.source)] : model.urls.map(shownSource);
-}
-
-/** Returns a source without the parts of its URL that may be secret. */
-export function shownSource(source: string): string {
-  if (!/^https?:/i.test(source)) return source;
-  const { origin, pathname } = new URL(source);
-  return withoutLogin(origin + pathname);
 }

@@ -2,14 +2,13 @@
  * `inkwell plans`: shows the plans of the database, and makes those of the configuration current.
  */
 import { Command } from "commander";
-import { limitTexts } from "../accounts/plan-limits.ts";
 import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/plan-objects.ts";
+import { planText } from "../accounts/plan-text.ts";
 import { flag, optional } from "../actions/field.ts";
 import { applyPlans } from "../actions/service.ts";
 import { listPlans } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import { isSameCap } from "../ledger/caps.ts";
-import { grouped } from "../units.ts";
 import { commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
@@ -123,21 +122,4 @@ function newCapsText(before: GrantedJson | undefined, after: GrantedJson | undef
   const begun = capsOf(after).filter((cap) => known.every((each) => !isSameCap(each, cap)));
   if (begun.length === 0) return "";
   return `; with nothing spent, these caps begin: ${begun.map(({ name }) => name).join(", ")}`;
-}
-
-/** Returns what a plan grants, without its name. */
-export function planText(plan: Omit<GrantedJson, "timezone">): string {
-  const { base, overage, spending_caps: caps, limits, models } = plan;
-  return [
-    `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
-    ...caps.map(grantedCapText),
-    ...limitTexts(limits),
-    ...(models.length === 1 && models[0] === "*" ? [] : [`models ${models.join(" ")}`]),
-  ].join(", ");
-}
-
-function grantedCapText({ name, credits, every, models }: GrantedJson["spending_caps"][number]): string {
-  const named = name === every ? "" : ` (${name})`;
-  const covered = models.includes("*") ? "" : ` of ${models.join(" ")}`;
-  return `at most ${grouped(credits)}${covered} every ${every}${named}`;
 }

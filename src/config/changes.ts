@@ -6,6 +6,7 @@
  * variables are not compared.
  */
 import { isDeepStrictEqual } from "node:util";
+import type { SettingChange } from "../actions/setting-changes.ts";
 import type { PlanChanges } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
 import type { ServiceLimits } from "./limits.ts";
@@ -43,6 +44,17 @@ interface ConfigChanges extends SettingChanges {
 /** The result of a reload that succeeded. */
 export interface ReloadReport extends ConfigChanges {
   atMs: EpochMs;
+}
+
+/** What a reload would change, with values as text. Secrets are not shown. */
+export interface ReloadPreview {
+  changes: SettingChange[];
+  /** Names of settings that keep their values until the next start. */
+  needsRestart: string[];
+  /** Newer plans have replaced those of the configuration, so that it changes no plan. */
+  superseded: boolean;
+  /** Sentences for the operator. */
+  warnings: string[];
 }
 
 /** The last reload that was tried. */

@@ -61,17 +61,17 @@ export interface PlanChanges {
 }
 
 /**
- * Compares a section with the catalog. `fingerprints` are those of all sections that were applied,
- * oldest first. `force` applies a superseded section as well.
+ * Compares a section with the catalog. `force` applies a superseded section as well.
  */
 export function planChanges(
   catalog: PlanCatalog,
   section: Plans,
-  { fingerprints, force, nowMs }: { fingerprints: readonly string[]; force: boolean; nowMs: EpochMs },
+  { force, nowMs }: { force: boolean; nowMs: EpochMs },
 ): PlanChanges {
   const nothing = { added: [], changed: [], retired: [], versions: [] };
   if (isCurrent(catalog, section)) return { kind: "unchanged", ...nothing };
-  if (!force && fingerprints.includes(plansFingerprintOf(section))) return { kind: "superseded", ...nothing };
+  if (!force && catalog.fingerprints.includes(plansFingerprintOf(section)))
+    return { kind: "superseded", ...nothing };
   const added = [...section.keys()].filter((id) => !catalog.offered.includes(id));
   const retired = catalog.offered.filter((id) => !section.has(id));
   const versions = [...readable(catalog, section).values()].flatMap((plan): PlanVersion[] => {

@@ -80,6 +80,8 @@ export interface AppliedPlans extends RowOf<typeof appliedColumns> {}
 export interface PlanCatalog {
   /** The number of the current plans section, or 0 if none was applied. */
   epoch: number;
+  /** Of every section that was applied, oldest first. */
+  fingerprints: readonly string[];
   /**
    * The plans that accounts can be put on, in the order of the section. The others are retired.
    */

@@ -49,9 +49,9 @@ export function catalogOf(versionCells: Cells, fileCells: Cells): PlanCatalog {
     else list.push(read);
   }
   for (const plan of damaged.keys()) versions.delete(plan);
-  const last = fileCells.at(-1);
-  const current = last === undefined ? undefined : planFileTable.rowOf(last);
-  return { epoch: current?.epoch ?? 0, offered: current?.plans ?? [], versions, damaged };
+  const files = fileCells.map((cells) => planFileTable.rowOf(cells));
+  const { epoch = 0, plans: offered = [] } = files.at(-1) ?? {};
+  return { epoch, fingerprints: files.map(({ fingerprint }) => fingerprint), offered, versions, damaged };
 }
 
 /**
@@ -125,8 +125,6 @@ export function inUseWarning(inUse: readonly RetiredPlan[]): string {
 /** The plans of a database and what depends on them. */
 export interface PlansInUse {
   catalog: PlanCatalog;
-  /** Of every section that was applied, oldest first. */
-  fingerprints: readonly string[];
   accounts: AccountsOnPlans;
 }
 
@@ -134,7 +132,6 @@ export interface PlansInUse {
 export function plansInUseOf(versions: Cells, files: Cells, counted: Cells): PlansInUse {
   return {
     catalog: catalogOf(versions, files),
-    fingerprints: files.map((cells) => planFileTable.rowOf(cells).fingerprint),
     accounts: accountsOnPlansOf(counted),
   };
 }
@@ -170,8 +167,7 @@ export function plansToApply(
   { force, nowMs, by }: PlansOptions & { nowMs: EpochMs },
 ): PlansToApply {
   const catalog = catalogOf(versions, files);
-  const fingerprints = files.map((cells) => planFileTable.rowOf(cells).fingerprint);
-  const changes = planChanges(catalog, section, { fingerprints, force, nowMs });
+  const changes = planChanges(catalog, section, { force, nowMs });
   if (changes.kind !== "applied") return { changes, versions: [], applied: null };
   const fingerprint = plansFingerprintOf(section);
   const epoch = catalog.epoch + 1;

@@ -28,7 +28,7 @@ const changes: Readonly<Record<string, readonly string[]>> = {
       " ",
     ),
     ..."createLink setLink rotateLink closeLinkAccounts".split(" "),
-    ..."reloadConfiguration sendEvents addPerson linkPerson exportPerson".split(" "),
+    ..."previewReload reloadConfiguration sendEvents addPerson linkPerson exportPerson".split(" "),
   ],
   owner: ["makeSignInCode", "changePersonState", "erasePerson"],
 };

@@ -479,6 +479,13 @@ test("inkwell reload shows the changes, or the fault with file and line", async 
     file,
     yaml({ models: { ...models, two: remote(upstream) }, rest: "log: { level: debug }\nmodels_dir: ./x\n" }),
   );
+  const preview = await command("--dry-run");
+  assert.equal(preview.code, 0, preview.stderr);
+  assert.match(
+    preview.stdout,
+    /^SETTING +BEFORE +AFTER\nmodels\.two +- +two: upstream, .*\nmodels_dir .*\nlog\.level +info +debug\n$/,
+  );
+  assert.match(preview.stderr, /^Only a restart changes models_dir\.\nNothing has changed yet\./m);
   const changed = await command();
   assert.equal(changed.code, 0, changed.stderr);
   assert.equal(
@@ -492,6 +499,8 @@ test("inkwell reload shows the changes, or the fault with file and line", async 
     file,
     yaml({ models: { ...models, two: remote(upstream), three: llama().replace(miniature, "./none.gguf") } }),
   );
+  const { changes } = JSON.parse((await command("--dry-run", "--json")).stdout);
+  assert.ok(changes.some(({ setting }: { setting: string }) => setting === "models.three"));
   const refused = await command();
   assert.equal(refused.code, 1);
   assert.match(

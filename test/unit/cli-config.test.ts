@@ -98,6 +98,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
       port: 82,
       url: "https://ops.example",
       hosts: ["node-a"],
+      support_credits: 0,
     });
     const written = { ...others, operator: operatorSettings };
     writeFileSync(path.join(cwd, "again.yaml"), JSON.stringify(written));

@@ -23,6 +23,7 @@ import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
 import { shown } from "../../src/actions/columns.ts";
 import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
 import { changeKey, makeKey } from "../../src/actions/keys.ts";
+import { settingChangeObject } from "../../src/actions/setting-changes.ts";
 import { toldChange, toldEntry } from "../../src/actions/told.ts";
 import { rowsPage } from "../../src/http/admin/account-rows.ts";
 import { jobObject } from "../../src/http/admin/job-object.ts";
@@ -75,6 +76,7 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   finding: [findingObject.schema],
   eventEndpoint: [endpointObject.schema],
   eventDelivery: [deliveryObject.schema],
+  settingChange: [settingChangeObject.schema],
   plan: [planObject.schema, planObject.schema.properties.versions],
   model: [modelObject.schema],
   node: [nodeObject.schema],

@@ -60,7 +60,12 @@ test("each route has one row", async () => {
   const parts = { store, ledger: new Ledger(store), catalog: new Catalog([]) };
   const app = createApiApp();
   const reload = () => Promise.reject(new Error("not reloaded"));
-  const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
+  const configuration = {
+    reload,
+    previewReload: reload,
+    applyPlans: reload,
+    configuredPlans: () => new Map(),
+  };
   const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
   const jobs = testJobs();
   const signIn = new OperatorSignIn({

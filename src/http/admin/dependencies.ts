@@ -5,7 +5,7 @@ import type { Currency } from "../../accounts/money.ts";
 import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { PersonRoles } from "../../accounts/signed-in-people.ts";
 import type { Catalog } from "../../chat/catalog.ts";
-import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
+import type { AppliedPlansReport, ReloadPreview, ReloadReport } from "../../config/changes.ts";
 import type { Jobs } from "../../jobs.ts";
 import type { ClockPlace } from "../../ledger/clock.ts";
 import type { TellAccess } from "../../ledger/events.ts";
@@ -60,6 +60,8 @@ export interface AdminDependencies {
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws a refusal if it cannot be used. */
   reload(by: string): Promise<ReloadReport>;
+  /** Returns what a reload would change. Throws a refusal if the configuration cannot be used. */
+  previewReload(): Promise<ReloadPreview>;
   /** The zone of the configuration, for local days. */
   timezone(): string;
   /** The price of credits, for reports. Default: reports have no money. */

@@ -8,10 +8,11 @@ import { refusalObject } from "../../accounts/refused-requests.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
 import { bindFor } from "../../actions/bind.ts";
 import { pageIn, pageOf, pageSchema, placeCursor, placeIn } from "../../actions/pages.ts";
-import { applyPlans, reloadConfiguration, stopRequest } from "../../actions/service.ts";
+import { applyPlans, previewReload, reloadConfiguration, stopRequest } from "../../actions/service.ts";
+import { settingChangeObject } from "../../actions/setting-changes.ts";
 import * as views from "../../actions/views.ts";
 import type { Role } from "../../actors.ts";
-import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
+import type { AppliedPlansReport, ReloadPreview, ReloadReport } from "../../config/changes.ts";
 import { dayMs } from "../../units.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
@@ -92,7 +93,7 @@ export const requestActions = {
   ),
 };
 
-export const reloadObject = objectFor<ReloadReport>("Reload")({
+const reloadObject = objectFor<ReloadReport>("Reload")({
   reloaded_at: [time, (report) => isoTime(report.atMs)],
   models: [
     closed({ added: names, removed: names, changed: names }),
@@ -112,6 +113,26 @@ export const reloadObject = objectFor<ReloadReport>("Reload")({
 });
 
 export type ReloadJson = Static<typeof reloadObject.schema>;
+
+export const reloadPreviewObject = objectFor<ReloadPreview>("ReloadPreview")({
+  changes: [
+    Type.Array(settingChangeObject.schema, {
+      description: "settings that differ; of secrets, only that they do",
+    }),
+    ({ changes }) => changes.map(settingChangeObject.of),
+  ],
+  needs_restart: [
+    named("settings among them that keep their values until the next start"),
+    ({ needsRestart }) => needsRestart,
+  ],
+  superseded: [
+    Type.Boolean({ description: "whether newer plans replaced those of the file, so that it changes none" }),
+    ({ superseded }) => superseded,
+  ],
+  warnings: [named("sentences for the operator"), ({ warnings }) => warnings],
+});
+
+export type ReloadPreviewJson = Static<typeof reloadPreviewObject.schema>;
 
 export const liveActions = {
   listModels: bind(
@@ -138,6 +159,9 @@ export const liveActions = {
 export const serviceActions = {
   reloadConfiguration: bind(reloadConfiguration, reloadObject.schema, async ({ actions, here }) =>
     reloadObject.of(await here.reload(actions.by)),
+  ),
+  previewReload: bind(previewReload, reloadPreviewObject.schema, async ({ here }) =>
+    reloadPreviewObject.of(await here.previewReload()),
   ),
   listNodes: bind(views.listNodes, pageSchema(nodeObject.schema), async ({ here }, input) =>
     pageIn(here.nodes(), input, nodeObject.of),

@@ -13,7 +13,7 @@ import type { jobObject } from "../../http/admin/job-object.ts";
 import type * as live from "../../http/admin/live-objects.ts";
 import type { overviewObject } from "../../http/admin/overview-object.ts";
 import type { requestObject } from "../../http/admin/request-object.ts";
-import type { reloadObject } from "../../http/admin/service-actions.ts";
+import type { reloadPreviewObject } from "../../http/admin/service-actions.ts";
 import type { Page } from "../shared/types.ts";
 
 export type { Readiness } from "../../http/admin/server.ts";
@@ -40,7 +40,7 @@ export type Job = Static<typeof jobObject.schema>;
 export type Node = Static<typeof objects.nodeObject.schema>;
 export type Plan = Static<typeof planObject.schema>;
 export type PlanList = Page<Plan> & { configuration: Static<typeof comparedPlansObject.schema> };
-export type Reload = Static<typeof reloadObject.schema>;
+export type ReloadPreview = Static<typeof reloadPreviewObject.schema>;
 export type Model = Static<typeof live.modelObject.schema>;
 export type RecentError = Static<typeof live.errorObject.schema>;
 export type RecentRefusal = Static<typeof refusalObject.schema>;

@@ -14,7 +14,7 @@ import { Empty, Shown } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
-import type { Plan, PlanList, Reload } from "../types.ts";
+import type { Plan, PlanList, ReloadPreview } from "../types.ts";
 
 export function PlansPage() {
   const plans = useLoaded("plan list", (signal) => get<PlanList>("/admin/plans", { limit: 500 }, signal));
@@ -153,35 +153,34 @@ function ReloadDialog({ close }: { close(isDone: boolean): void }) {
   return (
     <ActionDialog
       action={reloadConfiguration}
-      result={(report: Reload) => <ReloadResult report={report} />}
+      preview={async () => <Preview of={await get<ReloadPreview>("/admin/reload")} />}
       close={close}
     />
   );
 }
 
-function ReloadResult({ report }: { report: Reload }) {
-  const { models, plans } = report;
-  const rows: (readonly [string, readonly string[]])[] = [
-    ["Models added", models.added],
-    ["Models removed", models.removed],
-    ["Models changed", models.changed],
-    ["Prices changed", report.prices],
-    ["Plans added", plans.added],
-    ["Plans changed", plans.changed],
-    ["Plans retired", plans.retired],
-    ["Settings changed", report.settings],
-    ["Needs a restart", report.needs_restart],
-    ["Warnings", report.warnings],
-  ];
-  const found = rows.filter(([, names]) => names.length > 0);
-  if (found.length === 0) return <p>The configuration has not changed.</p>;
+function Preview({ of: { changes, needs_restart: needsRestart, warnings } }: { of: ReloadPreview }) {
   return (
-    <ul>
-      {found.map(([title, names]) => (
-        <li key={title}>
-          {title}: {names.join(", ")}
-        </li>
+    <>
+      {changes.length === 0 ? <p>The configuration has not changed.</p> : <SettingChanges rows={changes} />}
+      {needsRestart.length > 0 && <p>Only a restart changes {needsRestart.join(", ")}.</p>}
+      {warnings.map((warning) => (
+        <p key={warning} class="notice warn">
+          {warning}
+        </p>
       ))}
-    </ul>
+    </>
+  );
+}
+
+/** What would change, with the values before and after. */
+function SettingChanges({ rows }: { rows: ReloadPreview["changes"] }) {
+  return (
+    <Table
+      caption="Settings before and after"
+      rows={rows}
+      keyOf={({ setting }) => setting}
+      columns={columnsOf("settingChange", "setting before after")}
+    />
   );
 }

@@ -1,0 +1,26 @@
+/** What a plan grants, in words. */
+import { grouped } from "../units.ts";
+import { limitTexts } from "./plan-limits.ts";
+import type { GrantedJson } from "./plan-objects.ts";
+
+/** Returns what a plan grants, without its name. */
+export function planText(plan: Omit<GrantedJson, "timezone">): string {
+  const { base, overage, spending_caps: caps, limits, models } = plan;
+  return [
+    `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
+    ...caps.map(grantedCapText),
+    ...limitTexts(limits),
+    ...(models.length === 1 && models[0] === "*" ? [] : [`models ${models.join(" ")}`]),
+  ].join(", ");
+}
+
+export function grantedCapText({
+  name,
+  credits,
+  every,
+  models,
+}: GrantedJson["spending_caps"][number]): string {
+  const named = name === every ? "" : ` (${name})`;
+  const covered = models.includes("*") ? "" : ` of ${models.join(" ")}`;
+  return `at most ${grouped(credits)}${covered} every ${every}${named}`;
+}
