@@ -5,6 +5,7 @@ import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
 import { visit } from "../fixtures/browser.ts";
 import { launchChromium, noChromium } from "../fixtures/chromium.ts";
+import { assertAccessible } from "../fixtures/console.ts";
 import { until } from "../fixtures/until.ts";
 
 const skip = noChromium ?? false;
@@ -18,6 +19,14 @@ const pages = new Map([
   ["/logs", "<title>x</title><script src='/logs.js'></script>"],
   ["/missing", "<title>x</title><script src='/absent.js'></script>"],
   ["/cut", "<title>x</title><script src='/cut.js'></script>"],
+  [
+    "/fading",
+    "<!doctype html><html lang=en><title>x</title><link rel=stylesheet href=/fade.css><main><h1>Fading</h1><p>in</p></main>",
+  ],
+  [
+    "/fade.css",
+    "main { animation: fade 1000s } h1 { animation: turn 1s infinite } @keyframes fade { from { opacity: 0.1 } } @keyframes turn { to { rotate: 1turn } }",
+  ],
   ["/throws.js", "throw new Error('of the page')"],
   ["/logs.js", "console.error('of the log')"],
 ]);
@@ -32,7 +41,12 @@ before(async () => {
     const path = request.url ?? "";
     if (path === "/cut.js") return void request.socket.destroy();
     const text = pages.get(path);
-    const type = path.endsWith(".js") ? "text/javascript" : "text/html; charset=utf-8";
+    const kinds = [
+      [".js", "javascript"],
+      [".css", "css"],
+    ] as const;
+    const [, kind = "html"] = kinds.find(([end]) => path.endsWith(end)) ?? [];
+    const type = `text/${kind}; charset=utf-8`;
     response.writeHead(text === undefined && path !== "/favicon.ico" ? 404 : 200, {
       "content-type": type,
       ...(path === "/foreign" ? {} : { "content-security-policy": policy }),
@@ -71,6 +85,21 @@ for (const [path, ...problems] of faults) {
     watched.assertExpected();
   });
 }
+
+test("a test fails at once if the renderer of its page crashes", { skip }, async () => {
+  await using watched = await visit(browser, [origin]);
+  await watched.page.goto(`${origin}/good`);
+  // Without its renderer, the page never answers.
+  watched.page.goto("chrome://crash").catch(() => {});
+  await assert.rejects(watched.failed, /^Error: The renderer of Chromium crashed\.$/);
+  assert.deepEqual(watched.problems(), ["The renderer of Chromium crashed."]);
+});
+
+test("colours are judged as they are when all has faded in", { skip }, async () => {
+  await using watched = await visit(browser, [origin]);
+  await watched.page.goto(`${origin}/fading`);
+  await assertAccessible(watched.page);
+});
 
 test("a page without faults passes, with the fonts of the package", { skip }, async () => {
   await using good = await visit(browser, [origin]);
