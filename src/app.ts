@@ -235,7 +235,7 @@ class Service {
       timezone: () => this.#config.timezone,
       currency: () => this.#config.currency,
       endpoints: () => wantedEventsOf(this.#config.events),
-      configuredPlans: () => this.#config.plans,
+      configured: () => this.#config,
       applyPlans: (by) => reloader.applyPlans(by),
       lastReload: () => reloader.last,
       ...operatorFiles(),

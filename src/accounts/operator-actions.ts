@@ -9,7 +9,7 @@ import { Refusal } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { Plans } from "../ledger/plan.ts";
+import type { PlanCatalog, Plans } from "../ledger/plan.ts";
 import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import { refusalOf } from "../ledger/refusals.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
@@ -251,13 +251,11 @@ export class OperatorActions {
     }));
   }
 
-  /** Returns what `applyPlans` would change now. */
-  async previewPlans(section: Plans): Promise<PlanChanges> {
+  /** Returns the plans of the database, and what `applyPlans` would change now. */
+  async previewPlans(section: Plans): Promise<{ catalog: PlanCatalog; changes: PlanChanges }> {
     const { store } = this.#deps;
-    return planChanges(await store.plans(), section, {
-      force: true,
-      nowMs: store.times().atMs,
-    });
+    const catalog = await store.plans();
+    return { catalog, changes: planChanges(catalog, section, { force: true, nowMs: store.times().atMs }) };
   }
 
   /** The time of windows, ends and dates. */

@@ -1,10 +1,12 @@
 /** The JSON object of a plan, for the operator API and the command line. */
 import Type, { type Static } from "typebox";
-import type { Plan, Plans, PlanVersion } from "../ledger/plan.ts";
+import { newestVersion, type Plan, type PlanCatalog, type Plans, type PlanVersion } from "../ledger/plan.ts";
 import type { PlanChanges } from "../ledger/plan-section.ts";
 import { alignments } from "../ledger/windows.ts";
 import { closed, component, count, isoTime, limitsSchema, objectFor, text, time } from "./json-objects.ts";
 import { limitsObject } from "./plan-limits.ts";
+import { grantedCapText, planText } from "./plan-text.ts";
+import { type SettingChange, settingChangeObject, settingChanges } from "./setting-changes.ts";
 
 /** A plan of the database. */
 export interface PlanState {
@@ -49,6 +51,7 @@ export type PlanJson = Static<typeof planObject.schema>;
 
 /** A plans section, and what it would change in the database. */
 interface ComparedPlans {
+  catalog: PlanCatalog;
   section: Plans;
   changes: PlanChanges;
 }
@@ -63,6 +66,10 @@ export const comparedPlansObject = objectFor<ComparedPlans>("ConfiguredPlans")({
   added: [names("plans that the database does not offer"), ({ changes }) => changes.added],
   changed: [names("plans that grant something else"), ({ changes }) => changes.changed],
   retired: [names("offered plans that the configuration does not have"), ({ changes }) => changes.retired],
+  changes: [
+    Type.Array(settingChangeObject.schema, { description: "what applying them would change" }),
+    ({ catalog, section, changes }) => sectionChanges(catalog, section, changes).map(settingChangeObject.of),
+  ],
   plans: [
     Type.Array(component("ConfiguredPlan", { id: text, ...granted }), {
       description: "the added and changed plans, as the configuration has them",
@@ -73,6 +80,29 @@ export const comparedPlansObject = objectFor<ComparedPlans>("ConfiguredPlans")({
         .map((plan) => ({ id: plan.id, ...grantedBy(plan) })),
   ],
 });
+
+/** Returns what a section would change. A plan that comes or goes is one line. */
+export function sectionChanges(
+  catalog: PlanCatalog,
+  section: Plans,
+  { added, changed, retired }: PlanChanges,
+): SettingChange[] {
+  const textOf = (plan: Plan | undefined) => (plan === undefined ? null : planText(grantedBy(plan)));
+  return [...added, ...changed, ...retired].flatMap((id) => {
+    const [old, next] = [newestVersion(catalog, id), section.get(id)];
+    if (old !== undefined && next !== undefined && changed.includes(id)) return planChangesBetween(old, next);
+    return [{ setting: `plans.${id}`, before: added.includes(id) ? null : textOf(old), after: textOf(next) }];
+  });
+}
+
+/** Returns what differs in what two versions of a plan grant. */
+export function planChangesBetween(before: Plan, after: Plan): SettingChange[] {
+  const [old, drafted] = [before, after].map((plan) => {
+    const { spending_caps: caps, ...granted } = grantedBy(plan);
+    return { ...granted, caps: caps.map((cap) => grantedCapText(cap)) };
+  });
+  return settingChanges(old, drafted, `plans.${after.id}`);
+}
 
 export type ConfiguredPlansJson = Static<typeof comparedPlansObject.schema>;
 

@@ -143,6 +143,12 @@ export const limit: NumberField = { min: 1, max: 1_000_000_000 };
 
 export const topup: NumberField = { min: 1, max: creditsMax };
 
+/**
+ * Of a million tokens. 100 credits for each token of the largest context window still add up to a
+ * safe integer.
+ */
+export const price: NumberField = { min: 0, max: 100_000_000 };
+
 /** Most caps of a plan, and of a key. */
 export const capsMax = 4;
 

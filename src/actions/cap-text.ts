@@ -27,6 +27,9 @@ export const capText: ListText = {
   },
 };
 
+/** Caps of a plan, which have its time zone. */
+export const planCapText: ListText = { ...capText, isPlain: () => false };
+
 function capIn(text: string): Record<string, unknown> | null {
   const groups = form.exec(text)?.groups;
   if (groups === undefined) return null;
@@ -44,7 +47,8 @@ function capIn(text: string): Record<string, unknown> | null {
 function textOf(cap: unknown): string {
   const part = (name: string) => partOf(cap, name);
   const name = part("name") === part("every") ? "" : `${part("name")} `;
-  const calendar = part("align") === "calendar" ? `/calendar/${part("timezone")}` : "";
+  const zone = part("timezone") === undefined ? "" : `/${part("timezone")}`;
+  const calendar = part("align") === "calendar" ? `/calendar${zone}` : "";
   const models = modelsOf(cap) === "*" ? "" : ` of ${modelsOf(cap)}`;
   return `${name}${part("credits")}/${part("every")}${calendar}${models}`;
 }

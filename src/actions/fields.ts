@@ -37,11 +37,11 @@ export function operationId(): Field<string> {
   });
 }
 
-const limitFields = allOf(planLimits, ({ label, option, about }) =>
+export const limitFields = allOf(planLimits, ({ label, option, about }) =>
   number(rules.limit, "a whole number", { label, option, about }),
 );
 
-const period = "an ISO 8601 period such as PT5H, P1D or P1M";
+export const period = "an ISO 8601 period such as PT5H, P1D or P1M";
 
 /** Periods that forms offer for a cap, with their titles. */
 export const capPeriods: Readonly<Record<string, string>> = {
@@ -79,6 +79,13 @@ const capTimezone: Field<string> = {
   about: "zone of a calendar, such as Europe/Berlin (default: that of the plan)",
 };
 
+export const capModels: Field<readonly string[]> = {
+  kind: "texts",
+  item: { ...rules.note, rule: "the id of a model, in which * stands for any characters" },
+  max: 100,
+  rule: "a list of 1 to 100 model ids, or of *",
+};
+
 /** What a key may spend. A list of one is a budget: on the command line and in forms its parts. */
 const spendingCaps = list(
   {
@@ -91,12 +98,7 @@ const spendingCaps = list(
     align: optional(capAlign),
     timezone: optional(capTimezone),
     name: optional(text(rules.capName)),
-    models: optional<Field<readonly string[]>>({
-      kind: "texts",
-      item: { ...rules.note, rule: "the id of a model, in which * stands for any characters" },
-      max: 100,
-      rule: "a list of 1 to 100 model ids, or of *",
-    }),
+    models: optional(capModels),
   },
   {
     max: rules.capsMax,
@@ -115,13 +117,13 @@ const name = text(rules.label, {
   about: "a label, to recognise the key in lists",
   option: "--name <name>",
 });
-const models: Field<readonly string[]> = {
+export const models: Field<readonly string[]> = {
   kind: "texts",
   item: { ...rules.note, rule: "the id of a model, or *" },
   max: 100,
   rule: "a list of 1 to 100 model ids, or of *",
   label: "Models",
-  hint: "Ids with commas between them. Empty: all models of the plan.",
+  hint: "Without a tick: all models of the plan. Prices: credits for a million tokens of prompts / of answers.",
   option: "--models <ids>",
   about: "models that the key may use, comma-separated; * for all of the plan, which is the default",
 };

@@ -67,7 +67,7 @@ export async function openLocalOperator(
     invitations: () => invitationSettingsOf(config),
     roleNow: (person) => config.signIn && roleNow(person, config.signIn, store.times().nowMs),
     token: async () => operatorToken(),
-    configuredPlans: () => config.plans,
+    configured: () => config,
     applyPlans: async (by) => ({
       ...(await store.applyPlans(config.plans, { force: true, by })),
       warnings: [],

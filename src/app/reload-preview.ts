@@ -4,22 +4,25 @@
  * Plans are compared with those of the database, which a reload changes; everything else with the
  * running configuration. Secrets are not shown: only that they differ.
  */
-import { grantedBy } from "../accounts/plan-objects.ts";
-import { planText } from "../accounts/plan-text.ts";
-import { planSettingChanges, type SettingChange, settingChanges } from "../actions/setting-changes.ts";
+import { sectionChanges } from "../accounts/plan-objects.ts";
+import { type SettingChange, settingChanges } from "../accounts/setting-changes.ts";
 import { capWarnings } from "../config/cap-warnings.ts";
 import { changesBetween, type ReloadPreview } from "../config/changes.ts";
 import type { Config } from "../config/load.ts";
 import { unpayableModels } from "../config/unpayable.ts";
-import { newestVersion } from "../ledger/plan.ts";
 import { inUseWarning } from "../store/plans.ts";
 import { type ComparedPlans, supersededWarning } from "./service-plans.ts";
 import { modelText, shownSettings } from "./shown-settings.ts";
 
 export function reloadPreview(running: Config, next: Config, compared: ComparedPlans): ReloadPreview {
+  const { changes, inUse } = compared;
   const between = changesBetween(running, next);
   const others = otherChanges(running, next);
-  const shown = [...modelChanges(running, next), ...planChangesIn(next, compared), ...others];
+  const shown = [
+    ...modelChanges(running, next),
+    ...sectionChanges(compared.catalog, next.plans, changes),
+    ...others,
+  ];
   const named = [
     ...between.models.changed.map((id) => `models.${id}`),
     // That of each plan is shown.
@@ -29,7 +32,6 @@ export function reloadPreview(running: Config, next: Config, compared: ComparedP
   const secret = named
     .filter((name) => !shown.some(({ setting }) => setting === name || setting.startsWith(`${name}.`)))
     .map((setting) => ({ setting, before: "not shown", after: "another value, not shown" }));
-  const { changes, inUse } = compared;
   const isSuperseded = changes.kind === "superseded";
   const plans = isSuperseded ? [] : [...next.plans.values()];
   return {
@@ -59,34 +61,6 @@ function modelChanges(running: Config, next: Config): SettingChange[] {
       ? settingChanges(before[id], after[id], `models.${id}`)
       : [{ setting: `models.${id}`, before: textIn(running, id), after: textIn(next, id) }],
   );
-}
-
-function planChangesIn({ plans }: Config, { catalog, changes }: ComparedPlans): SettingChange[] {
-  const granted = (id: string) => {
-    const plan = plans.get(id);
-    return plan && grantedBy(plan);
-  };
-  const earlier = (id: string) => {
-    const version = newestVersion(catalog, id);
-    return version && grantedBy(version);
-  };
-  const text = (plan: ReturnType<typeof granted>) => plan && planText(plan);
-  return [
-    ...changes.added.map((id) => ({
-      setting: `plans.${id}`,
-      before: null,
-      after: text(granted(id)) ?? null,
-    })),
-    ...changes.changed.flatMap((id) => {
-      const [before, after] = [earlier(id), granted(id)];
-      return before && after ? planSettingChanges(id, before, after) : [];
-    }),
-    ...changes.retired.map((id) => ({
-      setting: `plans.${id}`,
-      before: text(earlier(id)) ?? null,
-      after: null,
-    })),
-  ];
 }
 
 function otherChanges(running: Config, next: Config): SettingChange[] {

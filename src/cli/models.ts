@@ -4,6 +4,7 @@
  */
 
 import { Command } from "commander";
+import { draftModel } from "../actions/drafts.ts";
 import { listModels } from "../actions/views.ts";
 import { shownSource } from "../app/shown-settings.ts";
 import { longestAnswer } from "../chat/catalog.ts";
@@ -13,9 +14,11 @@ import { defaultsObject, pricingObject } from "../http/openai-format/response.ts
 import { inkwell } from "../invocation.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { nearest, unknownName } from "../spelling.ts";
+import { actionCommand } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
+import { draftTexts } from "./plans.ts";
 import { NoAnswer } from "./transport.ts";
 
 export function modelsCommand(cli: Cli): Command {
@@ -24,7 +27,7 @@ export function modelsCommand(cli: Cli): Command {
     .argument("[command]")
     .action((word: string | undefined) => {
       if (word === undefined) return list(cli);
-      const near = nearest(word, ["list", "pull"]);
+      const near = nearest(word, ["list", "pull", "draft"]);
       const help = near === undefined ? "" : `\n(Did you mean ${near}?)`;
       return models.error(`error: unknown command '${word}'${help}`);
     });
@@ -46,6 +49,8 @@ export function modelsCommand(cli: Cli): Command {
       const file = await cli.host.services.pullModel(config, id, cli.host);
       cli.print({ id, file }, file ?? `${id} is run by an upstream: there is no file to fetch.`);
     });
+
+  models.addCommand(actionCommand(cli, draftModel, { ...draftTexts(cli), needsService: true }));
 
   return models;
 }

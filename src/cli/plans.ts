@@ -4,14 +4,17 @@
 import { Command } from "commander";
 import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/plan-objects.ts";
 import { planText } from "../accounts/plan-text.ts";
+import { draftPlan, draftSentence } from "../actions/drafts.ts";
 import { flag, optional } from "../actions/field.ts";
 import { applyPlans } from "../actions/service.ts";
 import { listPlans } from "../actions/views.ts";
+import type { DraftJson } from "../http/admin/draft-actions.ts";
 import { inkwell } from "../invocation.ts";
 import { isSameCap } from "../ledger/caps.ts";
-import { commandWith } from "./action-command.ts";
+import { actionCommand, commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
+import { changesText } from "./reload.ts";
 
 interface Changes {
   added: readonly string[];
@@ -26,7 +29,7 @@ interface AppliedJson extends Changes {
 
 export function plansCommand(cli: Cli): Command {
   return new Command("plans")
-    .description("list the plans of the database, or make those of the configuration current")
+    .description("list the plans of the database, draft a change, or make those of the configuration current")
     .addCommand(
       commandWith(
         {
@@ -48,7 +51,19 @@ export function plansCommand(cli: Cli): Command {
         },
         ({ dry_run }) => apply(cli, dry_run === true),
       ),
-    );
+    )
+    .addCommand(actionCommand(cli, draftPlan, draftTexts(cli)));
+}
+
+/** The lines alone are on stdout, so that they can go into a file. */
+export function draftTexts(cli: Cli) {
+  return {
+    text: ({ yaml }: DraftJson) => yaml.trimEnd(),
+    remark: (draft: DraftJson, done: string) =>
+      [changesText(draft.changes, cli) || "The draft changes nothing.", draftSentence(draft), done].join(
+        "\n",
+      ),
+  };
 }
 
 const columns = [

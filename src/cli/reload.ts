@@ -1,8 +1,8 @@
 /** `inkwell reload`: a running service reads its configuration again, or shows the changes. */
 import type { Command } from "commander";
+import type { SettingChangeJson } from "../accounts/setting-changes.ts";
 import { flag, optional } from "../actions/field.ts";
 import { previewReload, reloadConfiguration } from "../actions/service.ts";
-import type { SettingChangeJson } from "../actions/setting-changes.ts";
 import type { ReloadJson, ReloadPreviewJson } from "../http/admin/service-actions.ts";
 import { inkwell } from "../invocation.ts";
 import { commandWith } from "./action-command.ts";
@@ -50,7 +50,7 @@ async function preview(cli: Cli): Promise<void> {
 }
 
 /** Returns the settings that differ as a table. */
-function changesText(changes: readonly SettingChangeJson[], cli: Cli): string {
+export function changesText(changes: readonly SettingChangeJson[], cli: Cli): string {
   return changes.length === 0 ? "" : table(changes, columnsOf("settingChange", "setting before after"), cli);
 }
 

@@ -6,7 +6,7 @@
  * variables are not compared.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { SettingChange } from "../actions/setting-changes.ts";
+import type { SettingChange } from "../accounts/setting-changes.ts";
 import type { PlanChanges } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
 import type { ServiceLimits } from "./limits.ts";

@@ -8,6 +8,7 @@
 
 import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
+import { price as priceRule } from "../accounts/value-rules.ts";
 import { isPeriod, isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
 import { creditsMax, timezoneRule } from "../units.ts";
 
@@ -106,12 +107,10 @@ export const ownUrl = text(
 
 export const credits = whole(0, creditsMax, `whole credits from 0 to ${creditsMax}`);
 
-/** 100 credits for each token of the largest context window still add up to a safe integer. */
-const priceMax = 100_000_000;
 export const price = whole(
-  0,
-  priceMax,
-  `whole credits per million tokens, from 0 to ${priceMax} (whole, so that no cost is ever rounded)`,
+  priceRule.min,
+  priceRule.max,
+  `whole credits per million tokens, from 0 to ${priceRule.max} (whole, so that no cost is ever rounded)`,
 );
 
 export const period: Kind<string> = {

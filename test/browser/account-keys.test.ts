@@ -61,7 +61,7 @@ releaseTest("changes the settings of a key, which its next request uses", async 
   await submit(page);
   await assertRefused(zone, /Europe\/Berlin|time zone/, { "Budget in credits": "1,500" });
   await zone.fill("Europe/Berlin");
-  await dialog.getByLabel("Models").fill("tutor");
+  await dialog.getByLabel("tutor").check();
   await dialog.getByLabel("Expires at (UTC)").fill("2098-02-28T12:30");
   await dialog.getByLabel("Requests per minute").fill("90");
   await dialog.getByLabel("Tokens per minute").fill("50000");
@@ -95,7 +95,7 @@ releaseTest("changes the settings of a key, which its next request uses", async 
   }
   await dialog.getByLabel("Budget period").selectOption("");
   await dialog.getByLabel("Requests at once").fill("");
-  await dialog.getByLabel("Models").fill("");
+  await dialog.getByLabel("tutor").uncheck();
   await submit(page);
   await dialogClosed(page);
   await row.getByText("never", { exact: true }).first().waitFor();

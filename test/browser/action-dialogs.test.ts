@@ -90,13 +90,7 @@ const keySettings: Pick<Dialog, "refusals" | "right"> = {
     },
     { type: { "Requests per minute": "1.5" }, at: "Requests per minute", says: /whole number/ },
     {
-      type: { "Requests per minute": "", Models: "no such model!" },
-      at: "Models",
-      says: /no model/,
-      status: 400,
-    },
-    {
-      type: { Models: "*", "Expires at (UTC)": "2020-01-01T00:00" },
+      type: { "Requests per minute": "", "Expires at (UTC)": "2020-01-01T00:00" },
       at: "Expires at (UTC)",
       says: /expired already/,
       status: 400,
@@ -361,7 +355,7 @@ function inputsFor({ action, unlike = {} }: Dialog): string[] {
     Object.entries(fields).flatMap(([part, field]) => {
       const name = path + part;
       if (field.kind === "group") return inputsOf(field.fields, `${name}.`);
-      // A list that is empty, or has one item, has inputs for its parts.
+      // A list that is empty, or has one item, has inputs for its parts. Models are ticks.
       if (field.kind === "list") return inputsOf(plainParts(field.fields), `${name}.`);
       if (field.isShown?.({}) === false) return [];
       // An empty list of texts stands for all of them.
@@ -380,9 +374,9 @@ function inputsFor({ action, unlike = {} }: Dialog): string[] {
 async function shownInputs(page: Page): Promise<string[]> {
   return await page.evaluate(`[...document.querySelectorAll("dialog [name]")].map((input) => [
     input.name,
-    input.labels[0].textContent,
+    (input.labels?.[0] ?? input.querySelector("legend")).textContent,
     document.getElementById(input.id + "-hint")?.textContent ?? "",
-    input.getAttribute("aria-required"),
+    input.getAttribute("aria-required") ?? false,
   ].join("|"))`);
 }
 
@@ -461,6 +455,8 @@ const elsewhere: Readonly<Record<string, string>> = {
   ),
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
+  draftPlan: "configuration.test.ts",
+  draftModel: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",
   sendEvents: "../release/events.test.ts",
 };

@@ -94,16 +94,63 @@ test("plans that newer ones replaced are applied only on purpose", async (visit)
     .waitFor();
   await reload(visit);
   assert.equal(await creditsOf(service, "student"), 800);
-  await page.getByText("changes student: base 700 each month").waitFor();
+  await page.getByText("plans.student.base.credits: 800 → 700").waitFor();
   await assertAccessible(page);
   const apply = page.getByRole("button", { name: "Apply the plans of the configuration" });
   await apply.click();
-  await page.getByRole("dialog").getByText("changes student: base 700 each month").waitFor();
+  await page.getByRole("dialog").getByRole("row").filter({ hasText: "plans.student" }).waitFor();
   assert.equal(await creditsOf(service, "student"), 800);
   await submit(page);
   await dialogClosed(page);
   await apply.waitFor({ state: "detached" });
   assert.equal(await creditsOf(service, "student"), 700);
+});
+
+test("a draft of a plan shows what changes, and its lines are a plan of the file", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "ada", plan: "team" });
+  await open(visit, "/plans");
+  await page.getByRole("button", { name: "Change the plan team" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("1 account is on this plan.").waitFor();
+  assert.equal(await dialog.getByLabel("Base credits", { exact: true }).inputValue(), "20000");
+  await dialog.getByLabel("Base credits", { exact: true }).fill("25000");
+  await dialog.getByLabel("Base credits refill every").selectOption({ label: "week" });
+  await dialog.getByLabel("Spending caps").fill("900/PT5H");
+  await dialog.getByText("1,000,000 / 1,000,000").first().waitFor();
+  await dialog.getByLabel("tutor").check();
+  await assertAccessible(page);
+  await submit(page);
+  await dialog.getByText("1 account on the plan. Limits, models").waitFor();
+  const rows = await dialog.getByRole("row").allInnerTexts();
+  assert.ok(
+    rows.some((row) => /^plans\.team\.base\.credits\s+20000\s+25000$/.test(row)),
+    rows.join(),
+  );
+  await assertAccessible(page);
+  await dialog.getByRole("button", { name: "Copy the lines" }).click();
+  const lines: string = await page.evaluate("navigator.clipboard.readText()");
+  await page.getByRole("button", { name: "Done" }).click();
+  const file = readFileSync(fileOf(service), "utf8");
+  writeFileSync(fileOf(service), file.replace(/^ {2}team:.*\n/m, lines));
+  await service.call("POST", "/admin/reload");
+  const { data } = await service.call("GET", "/admin/plans");
+  assert.ok(Array.isArray(data));
+  const [{ base, models, spending_caps: caps }] = data.find(({ id }) => id === "team").versions;
+  assert.deepEqual([base.credits, base.every, models, caps[0].credits], [25_000, "P1W", ["tutor"], 900]);
+});
+
+test("a draft of prices shows the last week at both prices", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/health");
+  await page.getByRole("button", { name: "Change the prices of tutor" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Answer").fill("3000000");
+  await submit(page);
+  await dialog.getByText(/^0 requests of 0 accounts in the last 7 days: 0 credits at the present/).waitFor();
+  await dialog.getByText("price: { prompt: 1000000, completion: 3000000 }").waitFor();
+  await assertAccessible(page);
+  await page.getByRole("button", { name: "Done" }).click();
 });
 
 test("Health shows the recorded audit, and the overview warns of an unsound ledger", async (visit) => {

@@ -6,6 +6,8 @@ import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests } from "../fixtures/operator.ts";
 
 const dear = { name: "dear", credits: 3, every: "PT5H", align: "opening", models: ["sm*"] } as const;
+const trial =
+  "5 credits every P1D, overage 0 every P1M, at most 3 of sm* every PT5H (dear), 2 at once, models small";
 const operatorTest = operatorTests({
   otherPlans: [planOf("trial", 5, 0, { limits: { concurrent: 2 }, models: ["small"], caps: [dear] })],
 });
@@ -49,13 +51,13 @@ operatorTest(
     const none = { added: [], changed: [], retired: [] };
     assert.deepEqual(await apply(), { applied: false, ...none, warnings: [] });
     const compared = async () => fieldsOf((await operator.get("/admin/plans?limit=1")).body.configuration);
-    const same = { current: true, ...none, plans: [] };
+    const same = { current: true, ...none, changes: [], plans: [] };
     assert.deepEqual(await compared(), same);
     await service.store.applyPlans(plansOf(planOf("test", 2000, 200), planOf("pro", 1, 1)), {
       force: false,
       by: "test",
     });
-    const { plans, ...names } = await compared();
+    const { plans, changes, ...names } = await compared();
     const differences = { added: ["trial"], changed: ["test"], retired: ["pro"] };
     assert.deepEqual(names, { current: false, ...differences });
     assert.ok(Array.isArray(plans));
@@ -63,6 +65,15 @@ operatorTest(
     assert.deepEqual(shown, [
       ["test", 1000, ["*"]],
       ["trial", 5, ["small"]],
+    ]);
+    assert.deepEqual(changes, [
+      { setting: "plans.trial", before: null, after: trial },
+      { setting: "plans.test.base.credits", before: "2000", after: "1000" },
+      {
+        setting: "plans.pro",
+        before: "1 credits every P1D, overage 1 every P1M",
+        after: null,
+      },
     ]);
     assert.deepEqual(await apply(), { applied: true, ...differences, warnings: [] });
     assert.deepEqual(await compared(), same);

@@ -3,7 +3,7 @@
  * configuration, on a real ledger.
  */
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, beforeEach, test } from "node:test";
@@ -213,4 +213,24 @@ test("apply and previews name the caps that begin with nothing spent, and credit
     ),
   });
   assert.doesNotMatch((await done("plans apply --dry-run")).stdout, /begin/);
+});
+
+test("a draft is the lines to paste alone on stdout, with who is affected and what changes beside it", async () => {
+  write({ starter, trial: starter });
+  await done("account create ada --plan trial");
+  const draft = await done("plans draft trial --base-credits 2500 --rpm 5 --models small");
+  assert.match(draft.stderr, /^plans\.trial\.base\.credits +1000 +2500$/m);
+  assert.match(draft.stderr, /^1 account on the plan\. Limits, models and caps count from/m);
+  assert.match(draft.stderr, /^Nothing has changed: paste the lines into inkwell\.yaml, and reload\.$/m);
+  const file = path.join(cwd, "inkwell.yaml");
+  const pasted = readFileSync(file, "utf8").replace(/^ {2}trial:.*\n/m, draft.stdout);
+  writeFileSync(file, pasted);
+  const { stderr, stdout } = await done("config check");
+  assert.match(stderr, /^The configuration is valid/);
+  assert.match(
+    stdout,
+    /^plan +trial: 2,500 credits every P1D, overage 200 every P1M, 5 requests\/min, models small$/m,
+  );
+  refused(await run("plans draft tril"), /Did you mean trial\?/);
+  refused(await run("models draft small --prompt 5"), /^No service runs here/);
 });

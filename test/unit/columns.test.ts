@@ -18,12 +18,12 @@ import { paymentReportObject } from "../../src/accounts/payment-report.ts";
 import { personObject } from "../../src/accounts/person-objects.ts";
 import { planObject } from "../../src/accounts/plan-objects.ts";
 import { refusedRequestObject } from "../../src/accounts/refused-requests.ts";
+import { settingChangeObject } from "../../src/accounts/setting-changes.ts";
 import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
 import { shown } from "../../src/actions/columns.ts";
 import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
 import { changeKey, makeKey } from "../../src/actions/keys.ts";
-import { settingChangeObject } from "../../src/actions/setting-changes.ts";
 import { toldChange, toldEntry } from "../../src/actions/told.ts";
 import { rowsPage } from "../../src/http/admin/account-rows.ts";
 import { jobObject } from "../../src/http/admin/job-object.ts";
@@ -114,6 +114,7 @@ const ownTitles: Readonly<Record<string, string>> = {
   "cli/plans.ts": "GRANTS",
   "web/console/pages/account-overview.tsx": "Time,Error",
   "web/console/pages/account-plan.tsx": "Credits,Before,After,Refreshes",
+  "web/console/pages/models.tsx": "Change",
   "web/portal/pages/requests.tsx": "Details",
   "web/shared/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/shared/chart.tsx": "Time (UTC)",

@@ -64,7 +64,7 @@ test("each route has one row", async () => {
     reload,
     previewReload: reload,
     applyPlans: reload,
-    configuredPlans: () => new Map(),
+    configured: () => ({ plans: new Map(), personKeys: new Map() }),
   };
   const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
   const jobs = testJobs();

@@ -6,11 +6,11 @@ import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { PersonRoles } from "../../accounts/signed-in-people.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadPreview, ReloadReport } from "../../config/changes.ts";
+import type { Config } from "../../config/load.ts";
 import type { Jobs } from "../../jobs.ts";
 import type { ClockPlace } from "../../ledger/clock.ts";
 import type { TellAccess } from "../../ledger/events.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
-import type { Plans } from "../../ledger/plan.ts";
 import type { WantedEvents } from "../../store/events.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
@@ -78,8 +78,8 @@ export interface AdminDependencies {
   roleNow?: PersonRoles["roleNow"];
   /** Default: nobody hears of a new operator key. */
   tell?: TellAccess;
-  /** The plans of this node's configuration, as the node last read it. */
-  configuredPlans(): Plans;
+  /** This node's configuration, as the node last read it. */
+  configured(): Pick<Config, "plans" | "personKeys">;
   /**
    * Makes the plans of the configuration current. Throws a refusal while it reloads.
    */

@@ -17,6 +17,7 @@ import { documentRoutes } from "../api/openapi.ts";
 import { accountLiveRoutes } from "./account-live.ts";
 import { chatRoutes } from "./chat.ts";
 import type { AdminDependencies } from "./dependencies.ts";
+import { draftActions } from "./draft-actions.ts";
 import { manyActions } from "./many-accounts.ts";
 import { consoleCookieName, senderOf } from "./operator-sign-in.ts";
 import { overviewRoutes } from "./overview.ts";
@@ -41,7 +42,7 @@ const groups: Record<string, AddRoutes> = {
   credits: ofLedger(creditActions),
   operators: ofLedger(operatorActions),
   usage: ofLedger(usageActions),
-  plans: ofService(planActions),
+  plans: ofService({ ...planActions, ...draftActions }),
   requests: ofService(requestActions),
   events: ofLedger(eventActions),
   live(app, actions, dependencies) {

@@ -6,10 +6,10 @@ import { holdObject, lastAuditObject, nodeObject, timeObject } from "../../accou
 import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import { refusalObject } from "../../accounts/refused-requests.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
+import { settingChangeObject } from "../../accounts/setting-changes.ts";
 import { bindFor } from "../../actions/bind.ts";
 import { pageIn, pageOf, pageSchema, placeCursor, placeIn } from "../../actions/pages.ts";
 import { applyPlans, previewReload, reloadConfiguration, stopRequest } from "../../actions/service.ts";
-import { settingChangeObject } from "../../actions/setting-changes.ts";
 import * as views from "../../actions/views.ts";
 import type { Role } from "../../actors.ts";
 import type { AppliedPlansReport, ReloadPreview, ReloadReport } from "../../config/changes.ts";
@@ -48,10 +48,10 @@ const plansPage = closed({
 
 export const planActions = {
   listPlans: bind(views.listPlans, plansPage, async ({ actions, here }, input) => {
-    const section = here.configuredPlans();
-    const changes = await actions.previewPlans(section);
+    const section = here.configured().plans;
+    const compared = await actions.previewPlans(section);
     const page = await pageIn(await actions.plans(), input, planObject.of);
-    return { ...page, configuration: comparedPlansObject.of({ section, changes }) };
+    return { ...page, configuration: comparedPlansObject.of({ section, ...compared }) };
   }),
   applyPlans: bind(applyPlans, appliedObject.schema, async ({ actions, here }) =>
     appliedObject.of(await here.applyPlans(actions.by)),

@@ -96,6 +96,7 @@ function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
   if (field.kind === "number") return "number";
   if (field.kind === "moment" && !field.isTyped) return "moment";
   if (field.isFile) return "file";
+  if (field.kind === "texts") return "models";
   return name === "email" ? "email" : "text";
 }
 

@@ -2,6 +2,7 @@
 
 import { useId } from "preact/hooks";
 import { renameField } from "../../actions/field.ts";
+import { ModelTicks } from "./model-ticks.tsx";
 import { wholeNumberIn } from "./numbers.ts";
 import { Options } from "./options.tsx";
 
@@ -12,7 +13,7 @@ export interface FieldOf {
   /** As in the API, where it names a refused field: `spending_caps.credits`. */
   name: string;
   label: string;
-  kind?: "text" | "number" | "moment" | "select" | "email" | "file";
+  kind?: "text" | "number" | "moment" | "select" | "email" | "file" | "models";
   hint?: string;
   initial?: string;
   isRequired?: boolean;
@@ -20,7 +21,7 @@ export interface FieldOf {
   min?: number;
   /** Returns what is wrong with a value of the right form, or null. */
   check?(values: Values): string | null;
-  /** Of a select. */
+  /** Of a select. Of models: the only ones. */
   options?: readonly (readonly [value: string, title: string])[];
   /** Default: always. A hidden field is not checked. */
   isShown?(values: Values): boolean;
@@ -58,12 +59,14 @@ export function momentIn(value: string): string | null {
   return Number.isNaN(ms) ? null : new Date(ms).toISOString();
 }
 
-export function Field(props: {
+export interface FieldProps {
   field: FieldOf;
   value: string;
   problem: string | null;
   change(value: string): void;
-}) {
+}
+
+export function Field(props: FieldProps) {
   const { field, value, problem, change } = props;
   const { name, label, kind = "text", hint, options = [], isRequired = false } = field;
   const id = useId();
@@ -75,6 +78,7 @@ export function Field(props: {
     "aria-describedby": `${id}-hint ${id}-error`,
     "aria-required": isRequired,
   };
+  if (kind === "models") return <ModelTicks {...props} />;
   return (
     <div class="field">
       <label for={id}>{label}</label>

@@ -78,8 +78,7 @@ function withLimitsOf(creator: Key | null, inputs: FieldOf[], isNew: boolean): F
   const orDefault = isNew ? ", which is also the default" : "";
   const { models, limits, expires_at: expiry } = creator;
   const hints = new Map<string, string>();
-  if (!models.includes("*"))
-    hints.set("models", `Ids with commas between them. Your key allows: ${models.join(", ")}.`);
+  if (!models.includes("*")) hints.set("models", "Choose among the models of your key.");
   if (expiry !== null) {
     const at = exactTime(Date.parse(expiry));
     hints.set("expires_at", `At the latest when your key expires${orDefault}: ${at}.`);
@@ -91,8 +90,9 @@ function withLimitsOf(creator: Key | null, inputs: FieldOf[], isNew: boolean): F
   return inputs.map((input) => {
     const hint = hints.get(input.name);
     const isListed = input.name === "models" && !models.includes("*");
-    const initial = isListed ? { isRequired: true, ...(isNew && { initial: models.join(", ") }) } : {};
-    return { ...input, ...initial, ...(hint === undefined ? {} : { hint }) };
+    const listed = isListed && { isRequired: true, options: models.map((id) => [id, id] as const) };
+    const initial = isListed && isNew && { initial: models.join(", ") };
+    return { ...input, ...listed, ...initial, ...(hint === undefined ? {} : { hint }) };
   });
 }
 

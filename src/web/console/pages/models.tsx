@@ -1,8 +1,10 @@
 /** Models with state, load, their last 24 hours on this node, and prices. */
+import { useState } from "preact/hooks";
 import { counted } from "../../shared/numbers.ts";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { Badge, Time } from "../../shared/values.tsx";
 import type { Model } from "../types.ts";
+import { DraftModel } from "./drafts.tsx";
 
 /** State, load, and the last 24 hours on the node that the page asks. */
 export function ModelTable({ models }: { models: readonly Model[] }) {
@@ -23,17 +25,30 @@ export function ModelTable({ models }: { models: readonly Model[] }) {
 }
 
 export function PriceTable({ models }: { models: readonly Model[] }) {
+  const [drafted, draft] = useState<Model | null>(null);
   return (
     <>
       <p class="quiet">Prices are credits for a million tokens.</p>
       <Table
         caption="Context and prices of the models"
         rows={models}
-        columns={columnsOf(
-          "model",
-          "id context_window pricing.prompt pricing.cached_prompt pricing.completion",
-        )}
+        columns={[
+          ...columnsOf("model", "id context_window pricing.prompt pricing.cached_prompt pricing.completion"),
+          {
+            title: "Change",
+            cell: (model) => (
+              <button
+                type="button"
+                aria-label={`Change the prices of ${model.id}`}
+                onClick={() => draft(model)}
+              >
+                Change its prices
+              </button>
+            ),
+          },
+        ]}
       />
+      {drafted && <DraftModel model={drafted} close={() => draft(null)} />}
     </>
   );
 }

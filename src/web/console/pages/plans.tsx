@@ -1,6 +1,7 @@
-/** Plans with their versions and accounts, and a reload of the configuration with its result. */
+/** Plans with their versions and accounts, drafts of them, and a reload with its preview. */
 
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
+import { grantedCapText } from "../../../accounts/plan-text.ts";
 import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
 import { ActionButton } from "../../shared/action-button.tsx";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
@@ -15,6 +16,7 @@ import { columnsOf, Table } from "../../shared/table.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
 import type { Plan, PlanList, ReloadPreview } from "../types.ts";
+import { DraftPlan, SettingChanges } from "./drafts.tsx";
 
 export function PlansPage() {
   const plans = useLoaded("plan list", (signal) => get<PlanList>("/admin/plans", { limit: 500 }, signal));
@@ -37,8 +39,25 @@ export function PlansPage() {
           </>
         )}
       </Shown>
-      {open === "reload" && <ReloadDialog close={close} />}
-      {open === "apply" && plans.value && <ApplyDialog of={plans.value.configuration} close={close} />}
+      {open === "reload" && (
+        <ActionDialog
+          action={reloadConfiguration}
+          preview={async () => <Preview of={await get<ReloadPreview>("/admin/reload")} />}
+          close={close}
+        />
+      )}
+      {open === "apply" && plans.value && (
+        <ActionDialog
+          action={applyPlans}
+          intro={
+            <>
+              <p>{applyPlans.form?.intro}</p>
+              <SettingChanges rows={plans.value.configuration.changes} />
+            </>
+          }
+          close={close}
+        />
+      )}
     </>
   );
 }
@@ -49,13 +68,8 @@ function grantText({ credits, every }: Version["base"]): string {
   return `${wholeNumber(credits)} each ${periodTitle(every)}`;
 }
 
-function grantedCapText(cap: Version["spending_caps"][number]): string {
-  const named = cap.name === cap.every ? "" : `${cap.name}: `;
-  const covered = cap.models.includes("*") ? "" : ` of ${cap.models.join(", ")}`;
-  return `${named}${grantText(cap)}${covered}`;
-}
-
 function PlanCard({ plan }: { plan: Plan }) {
+  const { open, show, close } = useAction<"draft">();
   const limitOf = (value: number | null) => (value === null ? "no limit" : wholeNumber(value));
   return (
     <Card
@@ -63,6 +77,9 @@ function PlanCard({ plan }: { plan: Plan }) {
       actions={
         <>
           {!plan.offered && <Badge text="retired" />}
+          <button type="button" aria-label={`Change the plan ${plan.id}`} onClick={() => show("draft")}>
+            Change this plan
+          </button>
           <Link to={`${pathTo("accounts")}?plan=${encodeURIComponent(plan.id)}`}>
             {counted(plan.accounts, "account")}
           </Link>
@@ -77,7 +94,7 @@ function PlanCard({ plan }: { plan: Plan }) {
             base: ({ base }: Version) => grantText(base),
             overage: ({ overage }: Version) => grantText(overage),
             spending_caps: ({ spending_caps: caps }: Version) =>
-              caps.map(grantedCapText).join("; ") || "none",
+              caps.map((cap) => grantedCapText(cap, periodTitle)).join("; ") || "none",
           }),
           ...planLimitNames.map((name) => ({
             title: planLimits[name].label,
@@ -87,6 +104,7 @@ function PlanCard({ plan }: { plan: Plan }) {
           ...columnsOf("plan", "models"),
         ]}
       />
+      {open === "draft" && <DraftPlan plan={plan} close={close} />}
     </Card>
   );
 }
@@ -100,62 +118,17 @@ function Difference({ of: configured, apply }: { of: Configured; apply(): void }
   return (
     <div class="notice warn">
       <p>The configuration of this node has other plans than those in use:</p>
-      <Changes of={configured} />
+      <ul>
+        {configured.changes.map(({ setting, before, after }) => (
+          <li key={setting}>
+            {setting}: {before ?? "–"} → {after ?? "–"}
+          </li>
+        ))}
+      </ul>
       <ActionButton action={applyPlans} onClick={apply}>
         Apply the plans of the configuration
       </ActionButton>
     </div>
-  );
-}
-
-function Changes({ of: { added, changed, retired, plans } }: { of: Configured }) {
-  const granted = (id: string) => {
-    const plan = plans.find((each) => each.id === id);
-    return plan ? `: base ${grantText(plan.base)}, overage ${grantText(plan.overage)}` : "";
-  };
-  return (
-    <ul>
-      {added.map((id) => (
-        <li key={id}>
-          adds {id}
-          {granted(id)}
-        </li>
-      ))}
-      {changed.map((id) => (
-        <li key={id}>
-          changes {id}
-          {granted(id)}
-        </li>
-      ))}
-      {retired.map((id) => (
-        <li key={id}>retires {id}; its accounts keep it</li>
-      ))}
-    </ul>
-  );
-}
-
-function ApplyDialog({ of: configured, close }: { of: Configured; close(isDone: boolean): void }) {
-  return (
-    <ActionDialog
-      action={applyPlans}
-      intro={
-        <>
-          <p>{applyPlans.form?.intro}</p>
-          <Changes of={configured} />
-        </>
-      }
-      close={close}
-    />
-  );
-}
-
-function ReloadDialog({ close }: { close(isDone: boolean): void }) {
-  return (
-    <ActionDialog
-      action={reloadConfiguration}
-      preview={async () => <Preview of={await get<ReloadPreview>("/admin/reload")} />}
-      close={close}
-    />
   );
 }
 
@@ -170,17 +143,5 @@ function Preview({ of: { changes, needs_restart: needsRestart, warnings } }: { o
         </p>
       ))}
     </>
-  );
-}
-
-/** What would change, with the values before and after. */
-function SettingChanges({ rows }: { rows: ReloadPreview["changes"] }) {
-  return (
-    <Table
-      caption="Settings before and after"
-      rows={rows}
-      keyOf={({ setting }) => setting}
-      columns={columnsOf("settingChange", "setting before after")}
-    />
   );
 }

@@ -1,10 +1,8 @@
 /** Settings that differ, with both values as text: what a reload or a draft would change. */
 import { isDeepStrictEqual } from "node:util";
 import Type, { type Static } from "typebox";
-import { objectFor, orNull, text } from "../accounts/json-objects.ts";
-import type { GrantedJson } from "../accounts/plan-objects.ts";
-import { grantedCapText } from "../accounts/plan-text.ts";
 import { fieldOf, isRecord } from "../objects.ts";
+import { objectFor, orNull, text } from "./json-objects.ts";
 
 export interface SettingChange {
   /** As in the configuration: `plans.student.base.credits`. */
@@ -41,13 +39,4 @@ function textOf(value: unknown): string | null {
   if (!Array.isArray(value)) return String(value);
   if (value.length === 0) return null;
   return value.map((item) => (isRecord(item) ? JSON.stringify(item) : String(item))).join(", ");
-}
-
-/** Returns what differs in what two versions of a plan grant. */
-export function planSettingChanges(id: string, before: GrantedJson, after: GrantedJson): SettingChange[] {
-  const settings = ({ spending_caps: caps, ...plan }: GrantedJson) => ({
-    ...plan,
-    caps: caps.map(grantedCapText),
-  });
-  return settingChanges(settings(before), settings(after), `plans.${id}`);
 }
