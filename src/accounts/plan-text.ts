@@ -1,10 +1,27 @@
 /** What a plan grants, in words. Pages bundle this file. */
 import { grouped } from "../units.ts";
 import { limitTexts } from "./plan-limits.ts";
-import type { GrantedJson } from "./plan-objects.ts";
+
+interface Windows {
+  credits: number;
+  every: string;
+}
+
+interface GrantedCap extends Windows {
+  name: string;
+  models: readonly string[];
+}
+
+interface Granted {
+  base: Windows;
+  overage: Windows;
+  spending_caps: readonly GrantedCap[];
+  limits: Parameters<typeof limitTexts>[0];
+  models: readonly string[];
+}
 
 /** Returns what a plan grants, without its name. */
-export function planText(plan: Omit<GrantedJson, "timezone">): string {
+export function planText(plan: Granted): string {
   const { base, overage, spending_caps: caps, limits, models } = plan;
   return [
     `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
@@ -16,7 +33,7 @@ export function planText(plan: Omit<GrantedJson, "timezone">): string {
 
 /** `periodOf`: the word for an ISO 8601 period. */
 export function grantedCapText(
-  { name, credits, every, models }: GrantedJson["spending_caps"][number],
+  { name, credits, every, models }: GrantedCap,
   periodOf = (period: string) => period,
 ): string {
   const named = name === every ? "" : ` (${name})`;

@@ -110,7 +110,7 @@ test("a draft of a plan shows what changes, and its lines are a plan of the file
   const { page, service } = visit;
   await service.call("POST", "/admin/accounts", { id: "ada", plan: "team" });
   await open(visit, "/plans");
-  await page.getByRole("button", { name: "Change the plan team" }).click();
+  await page.getByRole("button", { name: "Change this plan: team" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("1 account is on this plan.").waitFor();
   assert.equal(await dialog.getByLabel("Base credits", { exact: true }).inputValue(), "20000");
@@ -143,7 +143,7 @@ test("a draft of a plan shows what changes, and its lines are a plan of the file
 test("a draft of prices shows the last week at both prices", async (visit) => {
   const { page } = visit;
   await open(visit, "/health");
-  await page.getByRole("button", { name: "Change the prices of tutor" }).click();
+  await page.getByRole("button", { name: "Change its prices: tutor" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Answer").fill("3000000");
   await submit(page);

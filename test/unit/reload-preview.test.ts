@@ -1,4 +1,4 @@
-/** The preview of a reload: values before and after, no secret, and plans that newer ones replaced. */
+/** The preview of a reload: each value before and after, no secret, superseded plans. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { reloadPreview } from "../../src/app/reload-preview.ts";

@@ -59,14 +59,12 @@ export function momentIn(value: string): string | null {
   return Number.isNaN(ms) ? null : new Date(ms).toISOString();
 }
 
-export interface FieldProps {
+export function Field(props: {
   field: FieldOf;
   value: string;
   problem: string | null;
   change(value: string): void;
-}
-
-export function Field(props: FieldProps) {
+}) {
   const { field, value, problem, change } = props;
   const { name, label, kind = "text", hint, options = [], isRequired = false } = field;
   const id = useId();

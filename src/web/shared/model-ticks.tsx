@@ -1,16 +1,22 @@
 /** A field of models: a box for each with its price. Without a tick, it is all of them. */
 import { useId } from "preact/hooks";
 import { apiPath, get } from "./api.ts";
-import type { FieldProps } from "./field.tsx";
 import { wholeNumber } from "./numbers.ts";
 import { useLoaded } from "./use-loaded.ts";
+
+interface Props {
+  field: { name: string; label: string; hint?: string; options?: readonly (readonly [string, string])[] };
+  value: string;
+  problem: string | null;
+  change(value: string): void;
+}
 
 interface Priced {
   id: string;
   pricing: { prompt: number; completion: number };
 }
 
-export function ModelTicks({ field: { name, label, hint, options }, value, problem, change }: FieldProps) {
+export function ModelTicks({ field: { name, label, hint, options }, value, problem, change }: Props) {
   const id = useId();
   const all = useLoaded("models", (signal) => get<{ data: Priced[] }>(apiPath("models"), {}, signal));
   const ticked = value === "" ? [] : value.split(",").map((each) => each.trim());

@@ -39,7 +39,7 @@ export function PriceTable({ models }: { models: readonly Model[] }) {
             cell: (model) => (
               <button
                 type="button"
-                aria-label={`Change the prices of ${model.id}`}
+                aria-label={`Change its prices: ${model.id}`}
                 onClick={() => draft(model)}
               >
                 Change its prices

@@ -77,7 +77,7 @@ function PlanCard({ plan }: { plan: Plan }) {
       actions={
         <>
           {!plan.offered && <Badge text="retired" />}
-          <button type="button" aria-label={`Change the plan ${plan.id}`} onClick={() => show("draft")}>
+          <button type="button" aria-label={`Change this plan: ${plan.id}`} onClick={() => show("draft")}>
             Change this plan
           </button>
           <Link to={`${pathTo("accounts")}?plan=${encodeURIComponent(plan.id)}`}>
