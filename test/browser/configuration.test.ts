@@ -113,8 +113,8 @@ test("a draft of a plan shows what changes, and its lines are a plan of the file
   await page.getByRole("button", { name: "Change this plan: team" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("1 account is on this plan.").waitFor();
-  assert.equal(await dialog.getByLabel("Base credits", { exact: true }).inputValue(), "20000");
-  await dialog.getByLabel("Base credits", { exact: true }).fill("25000");
+  assert.equal(await dialog.locator("[name='base.credits']").inputValue(), "20000");
+  await dialog.locator("[name='base.credits']").fill("25000");
   await dialog.getByLabel("Base credits refill every").selectOption({ label: "week" });
   await dialog.getByLabel("Spending caps").fill("900/PT5H");
   await dialog.getByText("1,000,000 / 1,000,000").first().waitFor();
