@@ -28,7 +28,9 @@ export function inputsOf(fields: Fields, before: unknown = {}, path = ""): Field
         kind: kindOf(part, field),
         isRequired: options === undefined ? isNeeded(field, path) : !options.some(([value]) => value === ""),
         ...(hint !== undefined && { hint }),
-        ...(field.kind === "number" && { min: Math.max(field.min, path === "spending_caps." ? 1 : field.min) }),
+        ...(field.kind === "number" && {
+          min: Math.max(field.min, path === "spending_caps." ? 1 : field.min),
+        }),
         ...(options !== undefined && { options }),
         ...(isShown !== undefined && { isShown: (values: Values) => isShown(values) }),
       },
