@@ -2,8 +2,7 @@
  * The composition root: together with src/app/ the only place that opens stores and starts
  * engines.
  *
- * Parts are started in order and closed in the opposite order. A start that fails leaves nothing
- * running.
+ * Parts are started in order, and closed in the opposite order, also if the start fails.
  */
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
@@ -29,8 +28,9 @@ import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { signInWarnings, startSignIn } from "./app/sign-in.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { operatorFiles } from "./app/web-bundle.ts";
+import type { WorkerHere } from "./app/worker-here.ts";
+import { writeAddress } from "./app/written-address.ts";
 import type { Catalog } from "./chat/catalog.ts";
-import { databaseText } from "./config/database.ts";
 import { eventSettingsOf, wantedEventsOf } from "./config/events.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, readOperatorToken } from "./config/operator.ts";
@@ -44,7 +44,7 @@ import { type PublicDependencies, PublicServer, type PublicSettings } from "./ht
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
-import { writeOperatorAddress } from "./operator-address.ts";
+import { Peers } from "./peers.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
@@ -63,6 +63,8 @@ export interface Streams {
 interface ServiceHost extends Streams {
   /** Reads the configuration again, from the same place. Throws an `OperatorError`. */
   reread(): Config;
+  /** Null: the service is this process. */
+  worker?: WorkerHere | null;
 }
 
 interface RunningService {
@@ -111,13 +113,15 @@ class Service {
   /** The configuration that applies now. */
   #config: Config;
   readonly #reread: () => Config;
+  readonly #worker: WorkerHere | null;
+  readonly #peers: Peers;
   readonly #stderr: Streams["stderr"];
   /** A terminal may show secrets. Other output ends in files and logs. */
   readonly #isAtTerminal: boolean;
   readonly #times: ServiceTimes;
   readonly #logger: Logger;
   readonly #metrics = new Metrics();
-  readonly #live = new LiveTelemetry();
+  readonly #live: LiveTelemetry;
   readonly #jobs: Jobs;
   /** Everything that has been started. Closed in the opposite order. */
   readonly #started = new AsyncDisposableStack();
@@ -132,13 +136,16 @@ class Service {
   /** Unique for each process: a restart has another id. */
   readonly #node = `${hostname()}-${randomBytes(4).toString("hex")}`;
 
-  constructor(config: Config, { stdout, stderr, reread }: ServiceHost, times: ServiceTimes) {
+  constructor(config: Config, { stdout, stderr, reread, worker = null }: ServiceHost, times: ServiceTimes) {
     this.#config = config;
     this.#reread = reread;
+    this.#worker = worker;
+    this.#peers = worker?.peers ?? new Peers();
+    this.#live = new LiveTelemetry(this.#peers);
     this.#stderr = stderr;
     this.#isAtTerminal = stdout.isTTY === true;
     this.#times = times;
-    this.#logger = createLogger(config.log.level, stderr, this.#live.errors);
+    this.#logger = createLogger(config.log.level, stderr, this.#live.errors, worker?.number);
     this.#jobs = new Jobs({ logger: this.#logger, metrics: this.#metrics });
   }
 
@@ -215,6 +222,7 @@ class Service {
       jobs,
       stops,
       allowedHosts,
+      peers: this.#peers,
       requests: server.requests,
       ...access,
       modelIds: () => catalog.ids(),
@@ -242,7 +250,7 @@ class Service {
     });
     this.#started.defer(() => operator.close());
     const operatorUrl = await bindOrExplain("operator", config.operator, (at) => listenOn(operator, at));
-    this.#writeAddress(config, clientUrl(config.operator.host, operatorUrl));
+    if (this.#worker === null) this.#started.defer(writeAddress(config, operatorUrl, this.#logger));
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
     startStoreJobs(jobs, { store, ledger, times: this.#times, timezone: () => this.#config.timezone });
@@ -251,7 +259,7 @@ class Service {
     signal.throwIfAborted();
     const keyFile = join(config.dataDir, firstKeyFileName);
     const first = await openFirstAccount(store, ledger, this.#isAtTerminal ? null : keyFile);
-    if (first === null) await logKeyFile(this.#logger, store, keyFile);
+    if (first === null && (this.#worker?.number ?? 1) === 1) await logKeyFile(this.#logger, store, keyFile);
     reloader.open();
     return {
       ...addresses,
@@ -331,19 +339,6 @@ class Service {
     await drained;
     clearTimeout(cut);
     clearTimeout(over);
-  }
-
-  /** Writes the address of the operator listener for commands on this machine. */
-  #writeAddress({ dataDir, database }: Config, url: string): void {
-    try {
-      const address = { url, pid: process.pid, database: databaseText(database) };
-      this.#started.defer(writeOperatorAddress(dataDir, address));
-    } catch (err) {
-      this.#logger.warn(
-        { err },
-        "commands on this machine do not find the service: its address was not written",
-      );
-    }
   }
 
   #watchEventLoop(): void {
@@ -479,7 +474,10 @@ class Service {
   }
 
   #createReloader(
-    reloaded: Omit<ReloadedDependencies, "reread" | "settingsOf" | "metrics" | "logger" | "onApplied">,
+    reloaded: Omit<
+      ReloadedDependencies,
+      "reread" | "settingsOf" | "metrics" | "logger" | "peers" | "onApplied"
+    >,
   ) {
     const reloader = new Reloader(this.#config, {
       ...reloaded,
@@ -487,8 +485,10 @@ class Service {
       settingsOf: (config) => this.#settingsOf(config),
       metrics: this.#metrics,
       logger: this.#logger,
+      peers: this.#peers,
       onApplied: (config) => {
         this.#config = config;
+        this.#worker?.tell({ kind: "config", config });
       },
     });
     this.#reloader = reloader;

@@ -30,6 +30,7 @@ const modules = [
   "secret-file",
   "invocation",
   "operator-address",
+  "peers",
   "version",
   "limits",
   "threads",

@@ -1,6 +1,6 @@
 /**
  * Many people behind the key of one front end, on one node over SQLite or two nodes over
- * PostgreSQL, which are killed (`kill -9`) again and again. At the end:
+ * PostgreSQL, or one with workers, which are killed (`kill -9`) again and again. At the end:
  *
  * - each charge is on the account of the person who sent its request, and names the key;
  * - the cap of the key has counted exactly what all people paid, and no more than it allows;
@@ -13,6 +13,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SqlRow } from "../test/fixtures/backends.ts";
 import { answerLoad } from "../test/fixtures/load-upstream.ts";
+import { isRunning } from "../test/fixtures/processes.ts";
 import {
   type Folder,
   freePort,
@@ -41,6 +42,7 @@ interface FrontEndOptions {
   seed: number;
   people: number;
   requests: number;
+  workers: number;
 }
 
 interface Node {
@@ -51,7 +53,8 @@ interface Node {
   operatorUrl: string;
 }
 
-export async function tortureFrontEnd({ store, seed, people, requests }: FrontEndOptions): Promise<void> {
+export async function tortureFrontEnd(options: FrontEndOptions): Promise<void> {
+  const { store, seed, people, requests, workers } = options;
   console.log(`${store}: ${requests} requests of ${people} people behind one front end, seed ${seed}`);
   const startedMs = performance.now();
   const random = randomFrom(seed);
@@ -67,9 +70,12 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
     return { ...known, program, ...(await program.up()) };
   };
   const nodes: Node[] = [];
-  for (let n = 0; n < (store === "SQLite" ? 1 : 2); n += 1) {
+  for (let n = 0; n < (store === "SQLite" || workers > 1 ? 1 : 2); n += 1) {
     const folder = n === 0 ? ledgerFolder : await newFolder();
-    writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(upstream.url, caps));
+    writeFileSync(
+      path.join(folder.path, "inkwell.yaml"),
+      `${configuration(upstream.url, caps)}workers: ${workers}\n`,
+    );
     const port = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_TOKEN: token };
     nodes.push(await start({ folder, env: { ...ledger.env, ...port } }));
   }
@@ -104,6 +110,15 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
       const n = Math.floor(random() * nodes.length);
       const node = nodes[n];
       if (node === undefined) return;
+      const started = workersOf(node);
+      // One of its workers, or the first process, with which all of them die.
+      const worker = started.filter(isRunning)[Math.floor(random() * (workers + 1))];
+      if (worker !== undefined) {
+        process.kill(worker, "SIGKILL");
+        kills += 1;
+        await until("it is started again", () => workersOf(node).length > started.length);
+        continue;
+      }
       node.program.process.kill("SIGKILL");
       await node.program.ended;
       kills += 1;
@@ -222,6 +237,12 @@ models:
 ${model("m")}
 ${model("big")}
 `;
+}
+
+/** Returns the process ids of all workers that a service has started. */
+function workersOf({ program }: Node): number[] {
+  const ups = program.stderr.matchAll(/"pid":(\d+),"msg":"a worker is up"/g);
+  return [...ups].map(([, pid]) => Number(pid));
 }
 
 /** Returns the counters of a cell, which SQLite has as text. */

@@ -19,6 +19,7 @@ const usage = `Usage: npm run torture -- [options]
   --front-end   instead: people behind one key of a front end, on nodes that are killed
   --people N    with --front-end: how many (default 1000)
   --requests N  with --front-end: how many they send together (default 20000)
+  --workers N   with --front-end on PostgreSQL: one service with so many workers; kills of any of its processes
   --quick       with --kill: holds of a killed service end after 8 s, not after 30 s`;
 
 const values = optionsOf(usage, {
@@ -31,10 +32,11 @@ const values = optionsOf(usage, {
   "front-end": { type: "boolean", default: false },
   people: { type: "string", default: "1000" },
   requests: { type: "string", default: "20000" },
+  workers: { type: "string", default: "1" },
   quick: { type: "boolean", default: false },
 });
 
-function whole(name: "ops" | "seed" | "cycles" | "up" | "people" | "requests"): number {
+function whole(name: "ops" | "seed" | "cycles" | "up" | "people" | "requests" | "workers"): number {
   return wholeNumber(usage, name, values[name]);
 }
 
@@ -89,9 +91,10 @@ async function byKills(): Promise<void> {
 }
 
 async function behindFrontEnd(): Promise<void> {
-  for (const store of chosen(Object.keys(ledgers))) {
+  const workers = whole("workers");
+  for (const store of chosen(workers > 1 ? ["PostgreSQL"] : Object.keys(ledgers))) {
     const [seed, people, requests] = [whole("seed"), whole("people"), whole("requests")];
-    await tortureFrontEnd({ store, seed, people, requests });
+    await tortureFrontEnd({ store, seed, people, requests, workers });
   }
 }
 

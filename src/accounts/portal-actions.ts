@@ -53,8 +53,8 @@ interface PortalActionDependencies {
   personKeys(plan: string | undefined): PersonKeys;
   /** Returns the ids of the models that a key may use. */
   usableModels(viewer: Viewer): readonly string[];
-  /** The last requests of accounts that ended with an error, in this process, newest first. */
-  refusals: { of(account: string): readonly RefusedRequest[] };
+  /** The last requests of an account that ended with an error, in this service, newest first. */
+  refusalsOf(account: string): Promise<readonly RefusedRequest[]>;
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
     keys: Pick<KeyActions, "find" | "list">;
     /** Returns the actions of the viewer. */
@@ -108,10 +108,10 @@ export class PortalActions {
     );
   }
 
-  /** Lists requests that were refused in this process, newest first. */
-  refusals(viewer: Viewer): RefusedRequest[] {
+  /** Lists requests that were refused in this service, newest first. */
+  async refusals(viewer: Viewer): Promise<RefusedRequest[]> {
     const { account, portal, id } = authorityOf(viewer);
-    const all = this.#deps.refusals.of(account);
+    const all = await this.#deps.refusalsOf(account);
     return all.filter(({ isAccepted, key }) => !isAccepted && (portal !== "own" || key === id));
   }
 

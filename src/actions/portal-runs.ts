@@ -143,7 +143,8 @@ export const ownUsageActions = {
   listRefusals: bind(
     listOwnRefusals,
     pageSchema(refusedRequestObject.schema),
-    async ({ actions, session }, input) => pageIn(actions.refusals(session), input, refusedRequestObject.of),
+    async ({ actions, session }, input) =>
+      pageIn(await actions.refusals(session), input, refusedRequestObject.of),
   ),
   sumUsage: bind(sumOwnUsage, usageReportSchema, async ({ actions, session, timezone }, input) =>
     sumsIn(input, timezone, (wanted) => actions.usageReport(session, wanted)),

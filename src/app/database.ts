@@ -88,7 +88,7 @@ interface StoreOptions extends LedgerOptions {
  * older version made it, unless `upgrade`.
  */
 export async function openStore(config: Config, given: StoreOptions = {}): Promise<OpenDatabase> {
-  const { database, plans } = config;
+  const { database, plans, workers } = config;
   const { upgrade = false, events = () => eventSettingsOf(config.events) } = given;
   const { clockAcceptedBy = null, ...options } = given;
   const opening = { plans, upgrade, events, clockAcceptedBy };
@@ -96,7 +96,7 @@ export async function openStore(config: Config, given: StoreOptions = {}): Promi
     const store = await openSqliteStore({ path: database.path, ...opening });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
-  const store = await openPostgresStore({ url: database.url, ...opening });
+  const store = await openPostgresStore({ url: database.url, workers, ...opening });
   return {
     store,
     ledger: new Ledger(store, {

@@ -89,9 +89,7 @@ export async function openLocalOperator(
       get errors() {
         return refuseHere();
       },
-      get refusals() {
-        return refuseHere();
-      },
+      refusalsOf: refuseHere,
     },
     reload: refuseHere,
     previewReload: refuseHere,

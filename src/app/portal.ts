@@ -23,7 +23,7 @@ import { webFiles } from "./web-bundle.ts";
 interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
   version: string;
   chat: ChatService;
-  live: Pick<LiveTelemetry, "refusals">;
+  live: Pick<LiveTelemetry, "refusalsOf">;
   jobs: Jobs;
   /** URL of the public API for clients on this machine. */
   localUrl: string;

@@ -25,6 +25,7 @@ import { messageOf, OperatorError, Refusal } from "../errors.ts";
 import type { EventSending } from "../events/event-sending.ts";
 import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
+import type { Peers } from "../peers.ts";
 import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import type { NodeWatch } from "../store/nodes.ts";
@@ -52,11 +53,18 @@ export interface ReloadedDependencies {
   people: Pick<PersonSignIn, "configure">;
   watch: NodeWatch;
   events: Pick<EventSending, "configure">;
+  /** The other workers, which reload too. */
+  peers: Peers;
   metrics: Metrics;
   logger: Logger;
   /** Called with the configuration that applies from now on. */
   onApplied(config: Config): void;
 }
+
+/** The longest time that a worker waits for the others: their plans may wait for the database. */
+const followMs = 60_000;
+
+const followed = "";
 
 const explanations = {
   starting: "The service is still starting. Send the request again when all models have been loaded.",
@@ -71,10 +79,14 @@ export class Reloader {
   #last: LastReload | null = null;
   #underWay: Promise<unknown> | null = null;
   readonly #closing = new AbortController();
+  readonly #opened = Promise.withResolvers<void>();
+  readonly #askOthers: (by: string) => Promise<(string | null)[]>;
 
   constructor(running: Config, dependencies: ReloadedDependencies) {
     this.#running = running;
     this.#dependencies = dependencies;
+    const follow = (by: string) => this.#follow(by);
+    this.#askOthers = dependencies.peers.others("reload", follow, followMs);
   }
 
   /** The last reload that was tried, if there was one. */
@@ -85,6 +97,7 @@ export class Reloader {
   /** Allows reloads from now on. */
   open(): void {
     if (this.#phase === "starting") this.#phase = "idle";
+    this.#opened.resolve();
     this.#dependencies.metrics.reloaded(true, Date.now());
   }
 
@@ -93,7 +106,19 @@ export class Reloader {
    * the refusal, and nothing has changed.
    */
   async reload(by: string): Promise<ReloadReport> {
-    return await this.#alone(() => this.#reload(by));
+    return await this.#alone(async () => {
+      const report = await this.#reload(by);
+      await this.#log(by, report);
+      const unlike = (await this.#askOthers(by)).filter((each) => each !== followed);
+      const told = unlike.map((reason) => `A worker did not reload: ${reason ?? "it does not answer"}.`);
+      return { ...report, warnings: [...report.warnings, ...told] };
+    });
+  }
+
+  /** Does what another worker has done, which keeps who reloaded. Returns why it could not. */
+  async #follow(by: string): Promise<string> {
+    await this.#opened.promise;
+    return await this.#alone(() => this.#reload(by)).then(() => followed, messageOf);
   }
 
   /** Returns what a reload would change now. It loads no model, so a reload can still fail. */
@@ -143,6 +168,16 @@ export class Reloader {
     await Promise.allSettled([this.#underWay]);
   }
 
+  async #log(by: string, { models, prices, settings, needsRestart }: ReloadReport): Promise<void> {
+    const { store, logger } = this.#dependencies;
+    const { atMs } = store.times();
+    const after = { models, prices, settings, needsRestart };
+    const row = changeLogRow({ kind: "reload", by, atMs, before: null, after });
+    await store.logChange(row).catch((error: unknown) => {
+      logger.error({ err: error }, "the reload is not in the list of changes");
+    });
+  }
+
   async #reload(by: string): Promise<ReloadReport> {
     const { logger, metrics } = this.#dependencies;
     try {
@@ -162,22 +197,15 @@ export class Reloader {
   }
 
   async #prepareAndApply(by: string): Promise<ReloadReport> {
-    const { models, reread, settingsOf, logger, store } = this.#dependencies;
+    const { models, reread, settingsOf, logger } = this.#dependencies;
     const read = readNext(reread);
     const between = changesBetween(this.#running, read);
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
     const engines = await models.prepare(next.models, this.#closing.signal);
-    const plans = await models.orClose(engines, async () => {
-      const applied = await this.#dependencies.plans.apply(next.plans, { by, models: next.models });
-      const { atMs } = store.times();
-      const row = changeLogRow({ kind: "reload", by, atMs, before: null, after: between });
-      // All nodes have the plans now, so that this one goes on.
-      await store.logChange(row).catch((error: unknown) => {
-        logger.error({ err: error }, "the reload is not in the list of changes");
-      });
-      return applied;
-    });
+    const plans = await models.orClose(engines, () =>
+      this.#dependencies.plans.apply(next.plans, { by, models: next.models }),
+    );
     const { kind, added, changed, retired, warnings } = plans;
     const superseded = kind === "superseded";
     const changes = { ...between, plans: { added, changed, retired, superseded }, warnings };

@@ -43,6 +43,7 @@ export function shownSettings(config: Config) {
     data: config.dataDir,
     models_dir: config.modelsDir,
     database: databaseText(config.database),
+    workers: config.workers,
     timezone: config.timezone,
     currency:
       config.currency === null

@@ -58,6 +58,7 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
+    ["workers", `${config.workers}`],
     ...[...config.plans.values()].map((plan): [string, string] => [
       "plan",
       `${plan.id}: ${planText(grantedBy(plan))}`,

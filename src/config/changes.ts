@@ -107,12 +107,13 @@ function applied({ limits, listen, operator, cors, log, timezone, events, ...res
   ]);
 }
 
-function atStart({ listen, operator, portal, dataDir, modelsDir, database, tracing }: Config): Settings {
+function atStart({ listen, operator, dataDir, modelsDir, ...rest }: Config): Settings {
   const { host, port, token } = operator;
+  const { portal, database, tracing, workers } = rest;
   return new Map<string, unknown>([
     ...named("listen", { host: listen.host, port: listen.port }),
     ...named("operator", { host, port, token }),
-    ...Object.entries({ portal, data: dataDir, models_dir: modelsDir, database, tracing }),
+    ...Object.entries({ portal, data: dataDir, models_dir: modelsDir, database, tracing, workers }),
   ]);
 }
 
@@ -146,7 +147,7 @@ export function changesBetween(running: Config, next: Config): SettingChanges {
 export function applicable(running: Config, next: Config): Config {
   const { host, port, token } = running.operator;
   const { host: publicHost, port: publicPort } = running.listen;
-  const { portal, dataDir, modelsDir, database, tracing } = running;
+  const { portal, dataDir, modelsDir, database, tracing, workers } = running;
   return {
     ...next,
     listen: { ...next.listen, host: publicHost, port: publicPort },
@@ -156,6 +157,7 @@ export function applicable(running: Config, next: Config): Config {
     modelsDir,
     database,
     tracing,
+    workers,
   };
 }
 

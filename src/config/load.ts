@@ -34,6 +34,7 @@ import { withoutServiceLinks } from "./service-links.ts";
 import { readSignIn } from "./sign-in.ts";
 import { readTracing } from "./tracing.ts";
 import { refuseUnknownVariables, settingVariables, withVariables } from "./variables.ts";
+import { readWorkers } from "./workers.ts";
 
 export type Config = ReturnType<typeof readConfig> & {
   /** Path of the configuration file. Null if no file is used. */
@@ -163,6 +164,8 @@ function readConfig(root: Section) {
     /** At least one, in the order of the configuration. */
     models,
     limits: root.section("limits", readLimits),
+    /** Processes that share the listeners. */
+    workers: readWorkers(root, database.kind === "sqlite", models),
     /** Origins whose pages may call the public API. If empty, browsers may not. */
     cors: root.section("cors", (section) => ({
       origins: section.list("origins", kind.origin, 'a list of origins: ["https://app.example"]').values,

@@ -18,7 +18,9 @@ export class EventMetrics {
       labelNames: [...labelNames, "result"],
       registers,
     });
-    const gauge = (name: string, help: string) => new Gauge({ name, help, labelNames, registers });
+    const gauge = (name: string, help: string) =>
+      // Each process reads the same rows.
+      new Gauge({ name, help, labelNames, aggregator: "max", registers });
     this.#gauges = {
       pending: gauge(
         "inkwell_events_pending",

@@ -18,10 +18,11 @@ export function createLogger(
   level: LogLevel,
   stderr: Writable & { isTTY?: boolean },
   recent: RecentErrors | null = null,
+  worker: number | null = null,
 ): Logger {
   const options: LoggerOptions = {
     level,
-    base: null,
+    base: worker === null ? null : { worker },
     redact: ["authorization", "headers.authorization", "key"],
     hooks: {
       logMethod(line, write, level) {

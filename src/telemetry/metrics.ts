@@ -6,7 +6,6 @@
  * The values of every label are bounded: no label has accounts, keys, requests, or models that the
  * catalog lacks.
  */
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { Catalog } from "../chat/catalog.ts";
 import type { EngineLoad, NoticeKind, Usage } from "../chat/engine.ts";
 import type { Charge } from "../chat/generate.ts";
@@ -18,6 +17,7 @@ import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
 import { EventMetrics } from "./event-metrics.ts";
+import { Instruments, type MetricValues } from "./instruments.ts";
 import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
 /** State of the service that is read at each scrape. */
@@ -43,32 +43,6 @@ interface MetricsSources {
 }
 
 const paying = ["base", "overage", "additional"] as const;
-
-/** Creates metrics in one registry. */
-class Instruments {
-  readonly registry = new Registry();
-
-  constructor() {
-    collectDefaultMetrics({ register: this.registry });
-  }
-
-  counter<Label extends string = never>(name: string, help: string, labelNames: Label[] = []) {
-    return new Counter<Label>({ name, help, labelNames, registers: [this.registry] });
-  }
-
-  gauge<Label extends string = never>(name: string, help: string, labelNames: Label[] = []) {
-    return new Gauge<Label>({ name, help, labelNames, registers: [this.registry] });
-  }
-
-  histogram<Label extends string = never>(
-    name: string,
-    help: string,
-    buckets: number[],
-    labelNames: Label[] = [],
-  ) {
-    return new Histogram<Label>({ name, help, buckets, labelNames, registers: [this.registry] });
-  }
-}
 
 const listeners = ["public", "operator", "portal"] as const;
 export type Listener = (typeof listeners)[number];
@@ -187,11 +161,11 @@ export class Metrics implements RequestObserver {
     "inkwell_lost_spans_total",
     "Spans of traces that were dropped, because the collector refused them or was too slow.",
   );
-  readonly #auditProblems = this.#make.gauge(
+  readonly #auditProblems = this.#make.most(
     "inkwell_audit_problems",
     "Problems that the last recorded audit found; NaN before the first one.",
   );
-  readonly #auditSeconds = this.#make.gauge(
+  readonly #auditSeconds = this.#make.most(
     "inkwell_audit_timestamp_seconds",
     "Time of the last recorded audit; NaN before the first one.",
   );
@@ -200,15 +174,13 @@ export class Metrics implements RequestObserver {
     "Ended runs of the regular work of this process, by outcome.",
     ["name", "outcome"],
   );
-  readonly #jobSuccessSeconds = this.#make.gauge(
+  readonly #jobSuccessSeconds = this.#make.least(
     "inkwell_job_last_success_timestamp_seconds",
     "Time of the last successful run of the job, or of its start.",
     // Prometheus gives the label `job` to each scraped metric.
     ["name"],
   );
-  readonly #build = this.#make.gauge("inkwell_build_info", "Always 1. The label is the version.", [
-    "version",
-  ]);
+  readonly #build = this.#make.most("inkwell_build_info", "Always 1. The label is the version.", ["version"]);
   readonly #running = this.#make.gauge("inkwell_running_requests", "Chat requests that are being answered.");
   readonly #connections = this.#make.gauge("inkwell_connections", "Open connections of the public listener.");
   readonly #connectionsMax = this.#make.gauge(
@@ -225,30 +197,30 @@ export class Metrics implements RequestObserver {
     "Request bodies that are being received or checked.",
   );
   readonly #uploadBytes = this.#make.gauge("inkwell_upload_bytes", "Bytes reserved for these bodies.");
-  readonly #nodes = this.#make.gauge("inkwell_nodes", "Processes on the same database.");
-  readonly #configDiffers = this.#make.gauge(
+  readonly #nodes = this.#make.most("inkwell_nodes", "Processes on the same database.");
+  readonly #configDiffers = this.#make.most(
     "inkwell_config_differs",
     "Plans, models and prices that differ on another live node on the same database; 0 if all nodes agree.",
   );
-  readonly #clockFollowed = this.#make.gauge(
+  readonly #clockFollowed = this.#make.least(
     "inkwell_clock_followed",
     "1 if the ledger follows the clock; 0 if the clock is more than a day beyond uptime.",
   );
-  readonly #clockOffset = this.#make.gauge(
+  readonly #clockOffset = this.#make.least(
     "inkwell_clock_offset_seconds",
     "The clock minus ledger time. Below 0, ledger time stands.",
   );
-  readonly #holds = this.#make.gauge("inkwell_open_holds", "Open holds.");
-  readonly #held = this.#make.gauge("inkwell_held_credits", "Credits in open holds.");
-  readonly #ready = this.#make.gauge("inkwell_model_ready", "1 if the model is ready, otherwise 0.", [
+  readonly #holds = this.#make.most("inkwell_open_holds", "Open holds.");
+  readonly #held = this.#make.most("inkwell_held_credits", "Credits in open holds.");
+  readonly #ready = this.#make.least("inkwell_model_ready", "1 if the model is ready, otherwise 0.", [
     "model",
   ]);
-  readonly #failingServers = this.#make.gauge(
+  readonly #failingServers = this.#make.most(
     "inkwell_model_failing_servers",
     "Upstream servers of the model that do not respond or keep failing.",
     ["model"],
   );
-  readonly #serversOutOfCredit = this.#make.gauge(
+  readonly #serversOutOfCredit = this.#make.most(
     "inkwell_model_servers_out_of_credit",
     "Upstream servers of the model at which the account of the operator is empty.",
     ["model"],
@@ -268,12 +240,12 @@ export class Metrics implements RequestObserver {
     "Requests that gave their place in the batch to another account and continue later.",
     ["model"],
   );
-  readonly #oldestWait = this.#make.gauge(
+  readonly #oldestWait = this.#make.most(
     "inkwell_queue_oldest_wait_seconds",
     "Time that the oldest request in the queue of the engine has waited; 0 if the queue is empty.",
     ["model"],
   );
-  readonly #starved = this.#make.gauge(
+  readonly #starved = this.#make.most(
     "inkwell_queue_starved_seconds",
     "Longest time that an account with requests in the queue has had no place in the batch.",
     ["model"],
@@ -294,11 +266,11 @@ export class Metrics implements RequestObserver {
     this.#oldestWait,
     this.#starved,
   ];
-  readonly #reloadSuccessful = this.#make.gauge(
+  readonly #reloadSuccessful = this.#make.least(
     "inkwell_config_last_reload_successful",
     "1 if the last reload of the configuration succeeded, or if there was none; otherwise 0.",
   );
-  readonly #reloadSuccessSeconds = this.#make.gauge(
+  readonly #reloadSuccessSeconds = this.#make.least(
     "inkwell_config_last_reload_success_timestamp_seconds",
     "Time of the last successful reload of the configuration, or of the start.",
   );
@@ -429,10 +401,16 @@ export class Metrics implements RequestObserver {
     return this.#make.registry.contentType;
   }
 
-  async text(): Promise<string> {
+  /** Of this process. */
+  async values(): Promise<MetricValues> {
     if (this.#sources !== null) await this.#update(this.#sources);
     await this.events.update();
-    return await this.#make.registry.metrics();
+    return await this.#make.registry.getMetricsAsJSON();
+  }
+
+  /** `given`: of all processes of the service. Default: the values of this process. */
+  async text(given?: readonly MetricValues[]): Promise<string> {
+    return await this.#make.text(given ?? [await this.values()]);
   }
 
   async #update(sources: MetricsSources): Promise<void> {

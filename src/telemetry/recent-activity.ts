@@ -37,7 +37,8 @@ export interface Activity {
 
 type Sums = Omit<Activity, "firstTokenMs" | "tokensPerSecond">;
 
-interface Slot extends Sums {
+/** Sums of a time, with the counts for percentiles. */
+export interface Slot extends Sums {
   firstTokenMs: Uint32Array | null;
   tokensPerSecond: Uint32Array | null;
 }
@@ -92,32 +93,18 @@ export class RecentActivity implements RequestObserver {
 
   /** Sums of one model, or of all requests if `model` is null, over the last `withinMs`. */
   over(model: string | null, withinMs: number): Activity {
+    return activityOf([this.sumOver(model, withinMs)]);
+  }
+
+  /** The same, to be added to those of other processes. */
+  sumOver(model: string | null, withinMs: number): Slot {
     const oldest = Math.floor((this.#now() - withinMs) / slotMs) + 1;
     const series =
       model === null ? [...this.#models.values()] : [this.#models.get(model) ?? new Map<number, Slot>()];
     const slots = series.flatMap((each) =>
       [...each].filter(([number]) => number >= oldest).map(([, slot]) => slot),
     );
-    const sums = { ...noSums };
-    for (const slot of slots) {
-      sums.requests += slot.requests;
-      sums.errors += slot.errors;
-      sums.refused += slot.refused;
-      sums.promptTokens += slot.promptTokens;
-      sums.completionTokens += slot.completionTokens;
-      sums.costMicro += slot.costMicro;
-    }
-    return {
-      ...sums,
-      firstTokenMs: percentiles(
-        slots.map((slot) => slot.firstTokenMs),
-        0.95,
-      ),
-      tokensPerSecond: percentiles(
-        slots.map((slot) => slot.tokensPerSecond),
-        0.05,
-      ),
-    };
+    return sumOf(slots);
   }
 
   #slot(model: string | null): Slot {
@@ -133,6 +120,35 @@ export class RecentActivity implements RequestObserver {
   }
 }
 
+/** Returns the activity of several processes, or of one. */
+export function activityOf(slots: readonly Slot[]): Activity {
+  const { firstTokenMs, tokensPerSecond, ...sums } = sumOf(slots);
+  return {
+    ...sums,
+    firstTokenMs: percentiles(firstTokenMs, 0.95),
+    tokensPerSecond: percentiles(tokensPerSecond, 0.05),
+  };
+}
+
+function sumOf(slots: readonly Slot[]): Slot {
+  const sum: Slot = { ...noSums, firstTokenMs: null, tokensPerSecond: null };
+  for (const slot of slots) {
+    sum.requests += slot.requests;
+    sum.errors += slot.errors;
+    sum.refused += slot.refused;
+    sum.promptTokens += slot.promptTokens;
+    sum.completionTokens += slot.completionTokens;
+    sum.costMicro += slot.costMicro;
+    sum.firstTokenMs = added(sum.firstTokenMs, slot.firstTokenMs);
+    sum.tokensPerSecond = added(sum.tokensPerSecond, slot.tokensPerSecond);
+  }
+  return sum;
+}
+
+function added(one: Uint32Array | null, other: Uint32Array | null): Uint32Array | null {
+  return one && other ? one.map((found, index) => found + (other[index] ?? 0)) : (one ?? other);
+}
+
 function addCharge(slot: Slot, { usage, costMicro }: Charge): void {
   slot.promptTokens += usage.promptTokens;
   slot.completionTokens += usage.completionTokens;
@@ -145,19 +161,14 @@ function count(counts: Uint32Array, value: number): void {
   counts[index] = (counts[index] ?? 0) + 1;
 }
 
-function percentiles(all: readonly (Uint32Array | null)[], worst: number): Percentiles | null {
-  const counts = new Array<number>(classes).fill(0);
-  for (const each of all)
-    each?.forEach((found, index) => {
-      counts[index] = (counts[index] ?? 0) + found;
-    });
+function percentiles(counts: Uint32Array | null, worst: number): Percentiles | null {
+  if (counts === null) return null;
   const total = counts.reduce((sum, found) => sum + found, 0);
-  if (total === 0) return null;
   return { median: percentile(counts, total, 0.5), worst5: percentile(counts, total, worst) };
 }
 
 /** Returns the middle of the class in which the value is. */
-function percentile(counts: readonly number[], total: number, part: number): number {
+function percentile(counts: Uint32Array, total: number, part: number): number {
   let left = Math.max(1, Math.ceil(total * part));
   const index = counts.findIndex((found) => {
     left -= found;

@@ -15,7 +15,7 @@ const warnLevel = 40;
 const errorLevel = 50;
 
 export interface RecentError {
-  /** Names the line, for pages. */
+  /** Names the line, for pages. Of another process it is another one. */
   id: string;
   level: "warn" | "error";
   message: string;
@@ -52,7 +52,7 @@ export class RecentErrors {
     const lastMs = Date.now();
     this.#count += 1;
     this.#errors.set(key, {
-      id: before?.id ?? String(this.#count),
+      id: before?.id ?? `${process.pid}-${this.#count}`,
       level: known,
       message,
       code,

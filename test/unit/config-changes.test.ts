@@ -36,6 +36,7 @@ test("knows every section of the configuration", () => {
     "dataDir",
     "modelsDir",
     "database",
+    "workers",
     "plans",
     "models",
     "personKeys",

@@ -12,7 +12,6 @@ import type { AdminDependencies } from "../../src/http/admin/dependencies.ts";
 import { OperatorSignIn } from "../../src/http/admin/operator-sign-in.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
-import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { LiveTelemetry } from "../../src/telemetry/live-telemetry.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
@@ -64,7 +63,7 @@ test("each route has one row", async () => {
     reload,
     previewReload: reload,
     applyPlans: reload,
-    configured: () => ({ plans: new Map(), personKeys: new Map() }),
+    configured: () => ({ models: [], plans: new Map(), personKeys: new Map() }),
   };
   const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
   const jobs = testJobs();
@@ -78,13 +77,13 @@ test("each route has one row", async () => {
     metrics: new Metrics(),
   });
   const ok = "ok" as const;
-  const health = () => ({ ready: true, store: ok, clock: ok, draining: false, warnings: [] });
+  const health = async () => ({ ready: true, store: ok, clock: ok, draining: false, warnings: [] });
   const live = {
     health,
-    jobs,
+    liveState: reload,
+    requests: reload,
     reads: { count: () => {} },
     live: new LiveTelemetry(),
-    requests: new RunningRequests(),
     stops: { stopRequest: reload },
     logger: pino({ enabled: false }),
   };

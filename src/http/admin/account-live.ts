@@ -17,19 +17,18 @@ import type { BalanceView } from "../../ledger/balance.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import { fieldOf } from "../../objects.ts";
 import { pageRowsMax } from "../../store/store.ts";
-import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { actionRoute } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
 import { hasState } from "../api/entity-tag.ts";
 import type { AdminDependencies } from "./dependencies.ts";
-import { requestObject, runningObjects } from "./request-object.ts";
+import { type RunningJson, requestObject, runningObjects } from "./request-object.ts";
 
 const requestsMax = 20;
 
 interface AccountNow {
   balance: BalanceView;
   /** Of this process. */
-  records: readonly RequestRecord[];
+  own: readonly RunningJson[];
   /** Of other processes. */
   elsewhere: readonly HoldRow[];
 }
@@ -39,10 +38,10 @@ export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
   refills: [refills, (now) => refillsOf(now.balance)],
   spending_caps: [spendingCaps, (now) => spendingCapsObject(now.balance.caps)],
   held_micro: [micro, (now) => now.balance.heldMicro],
-  running: [count, (now) => now.records.length + now.elsewhere.length],
+  running: [count, (now) => now.own.length + now.elsewhere.length],
   requests: [
     Type.Array(requestObject.schema, { description: `the ${requestsMax} oldest of all processes` }),
-    (now) => runningObjects(now.records, now.elsewhere).slice(0, requestsMax),
+    (now) => runningObjects(now.own, now.elsewhere).slice(0, requestsMax),
   ],
 });
 
@@ -53,18 +52,18 @@ export function accountLiveRoutes(
   actions: OperatorActions,
   { requests, reads }: Pick<AdminDependencies, "requests" | "reads">,
 ): void {
-  const own = (account: string) => requests.list().filter(({ caller }) => caller?.accountId === account);
+  const ownOf = async (id: string) => (await requests()).filter(({ account }) => account === id);
 
   const shown = bind(showAccountLive, accountLiveObject.schema, async (_, { account }) => {
     const [view, holds] = await Promise.all([
       actions.balance(account),
       actions.holds({ account, limit: pageRowsMax }),
     ]);
-    const records = own(account);
-    const ids = new Set(records.map(({ requestId }) => requestId));
+    const own = await ownOf(account);
+    const ids = new Set(own.map((request) => request.request_id));
     return accountLiveObject.of({
       balance: view,
-      records,
+      own,
       elsewhere: holds.filter(({ id }) => !ids.has(id)),
     });
   });
@@ -75,7 +74,7 @@ export function accountLiveRoutes(
       const { store } = actions;
       const account = String(fieldOf(request.params, "account"));
       const mark = await store.accountMark(account, store.times().atMs);
-      const running = JSON.stringify(runningObjects(own(account), []));
+      const running = JSON.stringify(runningObjects(await ownOf(account), []));
       if (mark !== null && hasState(request, reply, mark, running)) await reply.send();
     },
   });

@@ -4,10 +4,8 @@ import type { InvitationSettings } from "../../accounts/invitations.ts";
 import type { Currency } from "../../accounts/money.ts";
 import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { PersonRoles } from "../../accounts/signed-in-people.ts";
-import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadPreview, ReloadReport } from "../../config/changes.ts";
 import type { Config } from "../../config/load.ts";
-import type { Jobs } from "../../jobs.ts";
 import type { ClockPlace } from "../../ledger/clock.ts";
 import type { TellAccess } from "../../ledger/events.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
@@ -17,9 +15,10 @@ import type { Store } from "../../store/store.ts";
 import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { Credits } from "../../units.ts";
 import type { ChatService } from "../public/chat-service.ts";
-import type { RunningRequests } from "../public/running-requests.ts";
 import type { ReadRate } from "../read-rate.ts";
+import type { LiveState } from "./live-state.ts";
 import type { OperatorSignIn } from "./operator-sign-in.ts";
+import type { RunningJson } from "./request-object.ts";
 
 /** `read_only`: the disk is full, for example. */
 export const storeStates = ["ok", "unreachable", "read_only"] as const;
@@ -38,23 +37,22 @@ export interface Health {
 export interface AdminDependencies {
   store: Store;
   ledger: Ledger;
-  catalog: Pick<Catalog, "all">;
   /** Models that keys may name. */
   modelIds(): readonly string[];
   /** The chat requests of the process, those of the public listener included. */
   chat: Pick<ChatService, "serve">;
   /** The URLs of the API and of the portal, if there is one. */
   urls(): { api: string; portal: string | null };
-  live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
+  /** Of all processes of the service, like the chat requests that they answer. */
+  liveState(): Promise<LiveState>;
+  requests(): Promise<RunningJson[]>;
+  live: Pick<LiveTelemetry, "refusalsOf">;
   /** `answers`: whether the database does. */
-  health(answers: boolean): Health;
-  /** The chat requests that this process answers. */
-  requests: Pick<RunningRequests, "list">;
+  health(answers: boolean): Promise<Health>;
   stops: Pick<RequestStops, "stopRequest">;
   signIn: OperatorSignIn;
   /** Reads of live pages, by session. */
   reads: Pick<ReadRate, "count">;
-  jobs: Jobs;
   logger: Pick<Logger, "warn">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
@@ -79,7 +77,9 @@ export interface AdminDependencies {
   /** Default: nobody hears of a new operator key. */
   tell?: TellAccess;
   /** This node's configuration, as the node last read it. */
-  configured(): Pick<Config, "plans" | "personKeys">;
+  configured(): Pick<Config, "plans" | "personKeys"> & {
+    models: readonly Pick<Config["models"][number], "id" | "price">[];
+  };
   /**
    * Makes the plans of the configuration current. Throws a refusal while it reloads.
    */

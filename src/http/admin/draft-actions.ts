@@ -68,7 +68,7 @@ export const draftActions = {
     return draftObject.of({ yaml, changes, accounts: found.accounts, week: null });
   }),
   draftModel: bind(draftModel, draftObject.schema, async ({ actions, here }, { model: id, ...input }) => {
-    const models = here.catalog.all();
+    const { models } = here.configured();
     const model = models.find((each) => each.id === id);
     if (model === undefined) {
       const ids = models.map((each) => each.id);

@@ -69,7 +69,7 @@ const serverObject = objectFor<EngineServer>("ModelServer")({
   ],
 });
 
-export interface LiveModel {
+interface LiveModel {
   model: Model;
   lastDay: Activity;
 }

@@ -13,8 +13,8 @@ import type { AuditRecord } from "../../store/audit-report.ts";
 import type { ListedEndpoint } from "../../store/events.ts";
 import { pageRowsMax, type Store } from "../../store/store.ts";
 import type { UsageHour } from "../../store/usage-hours.ts";
-import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { type EpochMs, hourMs } from "../../units.ts";
+import type { RunningJson } from "./request-object.ts";
 
 /** Two days, which can be compared. No day has more hours. */
 export const hoursShown = 48;
@@ -56,7 +56,8 @@ interface OverviewDatabaseDependencies {
     "accounts" | "events" | "holds" | "keysAfter" | "lastAudit" | "plans" | "times" | "usage" | "usageHours"
   >;
   actions: Pick<OperatorActions, "accounts" | "endpoints" | "timezone">;
-  requests: { list(): readonly RequestRecord[] };
+  /** The requests of this service. */
+  requests(): Promise<readonly RunningJson[]>;
   /** Called once for each time in which the database cannot be read. */
   onError(error: unknown): void;
 }
@@ -77,7 +78,7 @@ export class OverviewDatabase {
   #readingSinceMs = 0;
   #readingNear: Promise<void> | null = null;
   #nearReadMs = Number.NEGATIVE_INFINITY;
-  /** Requests of this process at the last read. Their holds are in it, even if they have ended. */
+  /** Requests of this service at the last read. Their holds are in it, even if they have ended. */
   #ownIds: ReadonlySet<string> = new Set();
 
   constructor(dependencies: OverviewDatabaseDependencies) {
@@ -104,9 +105,9 @@ export class OverviewDatabase {
     }
   }
 
-  /** Holds of requests that this process does not answer. */
-  elsewhere(): HoldRow[] {
-    const own = new Set(this.#deps.requests.list().map(({ requestId }) => requestId));
+  /** Holds of requests that this service does not answer. `requests`: those that it answers. */
+  elsewhere(requests: readonly RunningJson[]): HoldRow[] {
+    const own = new Set(requests.map((each) => each.request_id));
     return (this.view?.holds ?? []).filter(({ id }) => !own.has(id) && !this.#ownIds.has(id));
   }
 
@@ -132,13 +133,13 @@ export class OverviewDatabase {
     try {
       const { atMs } = store.times();
       const to = Math.floor(atMs / hourMs) + 1;
-      const own = requests.list().map(({ requestId }) => requestId);
+      const before = await requests();
       const [hours, holds, audit] = await Promise.all([
         store.usageHours({ from: to - hoursShown, to, byModel: false }),
         store.holds({ limit: pageRowsMax }),
         store.lastAudit(),
       ]);
-      this.#ownIds = new Set([...own, ...requests.list().map(({ requestId }) => requestId)]);
+      this.#ownIds = new Set([...before, ...(await requests())].map((each) => each.request_id));
       this.view = { atMs, timezone: actions.timezone, hours, holds, audit };
       this.steps = await this.#stepsNow();
       this.isReachable = true;

@@ -14,19 +14,16 @@ import {
 } from "../../accounts/json-objects.ts";
 import type { AccountOfList } from "../../accounts/operator-actions.ts";
 import { isoHour } from "../../accounts/usage-hours.ts";
-import type { JobState } from "../../job.ts";
 import { clockPlaces } from "../../ledger/clock.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import { dayOf } from "../../store/usage-days.ts";
 import type { Hour, UsageHour } from "../../store/usage-hours.ts";
-import type { Activity } from "../../telemetry/recent-activity.ts";
-import type { RecentError } from "../../telemetry/recent-errors.ts";
-import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { creditsIn, hourMs } from "../../units.ts";
 import { type Health, storeStates } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
-import { activityObject, errorObject, type LiveModel, modelObject } from "./live-objects.ts";
+import { activityObject, errorObject, modelObject } from "./live-objects.ts";
+import type { LiveState } from "./live-state.ts";
 import {
   type Attention,
   attentionPages,
@@ -35,7 +32,7 @@ import {
   type LowBalance,
   nearAccountsMax,
 } from "./overview-database.ts";
-import { requestObject, runningObjects } from "./request-object.ts";
+import { type RunningJson, requestObject, runningObjects } from "./request-object.ts";
 
 /** Rows of the lists. */
 const requestsMax = 20;
@@ -44,24 +41,18 @@ export const errorsMax = 5;
 /** What a new service has. What it had once, it has for ever. */
 const firstSteps = ["model", "plan", "account", "key", "request"] as const;
 
-export interface Snapshot extends Health {
+/** `jobs`: those that fail or hang. */
+export interface Snapshot extends Health, LiveState {
   attention: readonly Attention[];
   steps: Readonly<Record<(typeof firstSteps)[number], boolean>> | null;
   urls: { api: string; portal: string | null };
   invitations: InvitationSettings;
   nodes: readonly NodeView[];
-  /** The jobs of this process that fail or hang. */
-  jobs: readonly JobState[];
-  /** Of this process. */
-  requests: readonly RequestRecord[];
+  requests: readonly RunningJson[];
   /** Of other processes. */
   elsewhere: readonly HoldRow[];
   database: DatabaseView | null;
   near: LowBalance | null;
-  models: readonly LiveModel[];
-  lastHour: Activity;
-  lastDay: Activity;
-  errors: readonly RecentError[];
 }
 
 type Sums = Pick<UsageHour, "requests" | "promptTokens" | "completionTokens" | "costMicro">;
@@ -156,10 +147,10 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
       nodes: Type.Integer({ minimum: 0, description: "processes on the database" }),
       node: orNull(Type.String({ description: "id of this process" })),
     }),
-    ({ ready, store, clock, draining, warnings, jobs, nodes }) => {
-      const node = nodes.find(({ isSelf }) => isSelf)?.id ?? null;
+    ({ ready, store, clock, draining, warnings, jobs, nodes, node }) => {
       const failing = jobs.map(jobObject.of);
-      return { ready, store, clock, draining, warnings, jobs: failing, nodes: nodes.length, node };
+      const shown = { ready, store, clock, draining, warnings, jobs: failing, nodes: nodes.length };
+      return { ...shown, node: node || null };
     },
   ],
   running: [
@@ -172,15 +163,15 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
       }),
     }),
     ({ requests, elsewhere }) => {
-      const running = requests.filter(({ work }) => work?.generation.started).length;
-      const oldest = runningObjects(requests.slice(0, requestsMax), elsewhere).slice(0, requestsMax);
+      const running = requests.filter(({ state }) => state === "running").length;
+      const oldest = runningObjects(requests, elsewhere).slice(0, requestsMax);
       const waiting = requests.length - running;
       return { running, waiting, elsewhere: elsewhere.length, requests: oldest };
     },
   ],
   usage: [orNull(usageObject.schema), ({ database }) => database && usageObject.of(database)],
   low_balance: [orNull(nearObject.schema), ({ near }) => near && nearObject.of(near)],
-  models: [Type.Array(modelObject.schema), ({ models }) => models.map(modelObject.of)],
+  models: [Type.Array(modelObject.schema), ({ models }) => models],
   last_hour: [activityObject.schema, ({ lastHour }) => activityObject.of(lastHour)],
   last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
   errors: [

@@ -5,9 +5,9 @@
 import { noInvitations } from "../../accounts/invitations.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
-import { dayMs, hourMs } from "../../units.ts";
+import { dayMs } from "../../units.ts";
 import type { AdminDependencies, Health } from "./dependencies.ts";
-import { isLoaded } from "./model-health.ts";
+import type { LiveState } from "./live-state.ts";
 import { type Attention, OverviewDatabase } from "./overview-database.ts";
 import { errorsMax, type Overview, overviewObject, type Snapshot } from "./overview-object.ts";
 
@@ -43,43 +43,45 @@ export class OverviewSnapshots {
 
   async #take(): Promise<TakenOverview> {
     await this.#database.look();
-    const overview = overviewObject.of(this.#snapshot());
+    const overview = overviewObject.of(await this.#snapshot());
     this.#last = { overview, json: JSON.stringify(overview) };
     this.#takenMs = performance.now();
     return this.#last;
   }
 
-  #snapshot(): Snapshot {
-    const { catalog, requests, live, nodes, health, jobs, urls } = this.#deps;
-    const { invitations = () => noInvitations } = this.#deps;
+  async #snapshot(): Promise<Snapshot> {
+    const { liveState, nodes, urls, invitations = () => noInvitations } = this.#deps;
     const { steps } = this.#database;
-    const { activity, errors } = live;
-    const now = health(this.#database.isReachable);
-    const failing = jobs.states().filter(({ state }) => state !== "ok");
+    const health = this.#deps.health(this.#database.isReachable);
+    const [now, live, requests] = await Promise.all([health, liveState(), this.#deps.requests()]);
+    const jobs = live.jobs.filter(({ state }) => state !== "ok");
     return {
       ...now,
+      ...live,
       attention: [
         ...stateOf(now),
         ...this.#database.attention(),
         ...now.warnings.map(onHealth),
-        ...failing.map(({ name, state }) => onHealth(`The job "${name.replaceAll("_", " ")}" is ${state}.`)),
-        ...unreadable(errors.list()),
+        ...jobs.map(({ name, state }) => onHealth(`The job "${name.replaceAll("_", " ")}" is ${state}.`)),
+        ...unreadable(live.errors),
       ],
-      steps: steps && { ...steps, model: steps.request || catalog.all().some(isLoaded) },
+      steps: steps && { ...steps, model: steps.request || live.models.some(isUsable) },
       urls: urls(),
       invitations: invitations(),
       nodes: nodes(),
-      jobs: failing,
-      requests: requests.list(),
-      elsewhere: this.#database.elsewhere(),
+      requests,
+      jobs,
+      elsewhere: this.#database.elsewhere(requests),
       database: this.#database.view,
       near: this.#database.near,
-      models: catalog.all().map((model) => ({ model, lastDay: activity.over(model.id, dayMs) })),
-      lastHour: activity.over(null, hourMs),
-      lastDay: activity.over(null, dayMs),
-      errors: errors.list().slice(0, errorsMax),
+      errors: live.errors.slice(0, errorsMax),
     };
   }
+}
+
+/** An upstream has nothing to load. */
+function isUsable({ state, servers }: LiveState["models"][number]): boolean {
+  return state === "ready" || servers !== null;
 }
 
 function onHealth(text: string): Attention {

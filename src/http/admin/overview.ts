@@ -25,7 +25,7 @@ export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependenci
         role: "viewer",
         summary: "Show what runs now and what was used lately",
         description:
-          "`usage`, `low_balance` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this process. All clients share one snapshot a second. Has an entity tag: with `if-none-match`, the response is 304 while nothing has changed. Does not prolong a session.",
+          "`usage`, `low_balance` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this node with all of its workers. All clients share one snapshot a second. Has an entity tag: with `if-none-match`, the response is 304 while nothing has changed. Does not prolong a session.",
         response: { 200: overviewObject.schema },
       },
       { config: { prolongsSession: false } },

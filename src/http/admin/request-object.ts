@@ -31,8 +31,10 @@ export const requestObject = objectFor<RequestRecord>("RunningRequest")({
   here: [here, () => true],
 });
 
+export type RunningJson = Static<typeof requestObject.schema>;
+
 /** A request that another process answers, as an object of the same form. */
-function objectOfHold(hold: HoldRow): Static<typeof requestObject.schema> {
+function objectOfHold(hold: HoldRow): RunningJson {
   return {
     request_id: hold.id,
     account: hold.account,
@@ -49,11 +51,8 @@ function objectOfHold(hold: HoldRow): Static<typeof requestObject.schema> {
   };
 }
 
-/** Returns the requests of this process and those of other processes as one list, oldest first. */
-export function runningObjects(
-  records: readonly RequestRecord[],
-  elsewhere: readonly HoldRow[],
-): Static<typeof requestObject.schema>[] {
-  const all = [...records.map(requestObject.of), ...elsewhere.map(objectOfHold)];
+/** Returns the requests of this service and those of other nodes as one list, oldest first. */
+export function runningObjects(own: readonly RunningJson[], elsewhere: readonly HoldRow[]): RunningJson[] {
+  const all = [...own, ...elsewhere.map(objectOfHold)];
   return all.toSorted((one, other) => Date.parse(one.since) - Date.parse(other.since));
 }

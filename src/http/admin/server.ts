@@ -18,6 +18,7 @@ import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
+import { Peers } from "../../peers.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
@@ -36,14 +37,19 @@ import {
   type ReadWebFiles,
 } from "../web-files.ts";
 import type { AdminDependencies, Health } from "./dependencies.ts";
+import { type LiveSources, livePartOf, liveStateOf } from "./live-state.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
 import { OperatorSignIn, type OperatorSignInDependencies, senderOf } from "./operator-sign-in.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
+import { requestObject } from "./request-object.ts";
 import { adminRoutes } from "./routes.ts";
 
 interface OperatorDependencies
-  extends Omit<AdminDependencies, "signIn" | "health" | "reads">,
+  extends Omit<AdminDependencies, "signIn" | "health" | "reads" | "liveState" | "requests" | "live">,
+    LiveSources,
     Omit<OperatorSignInDependencies, "store"> {
+  /** Default: there is no other process. */
+  peers?: Peers;
   /** Version of the service, for the OpenAPI document. */
   version: string;
   /** Whether a proxy with this address names its client in `X-Forwarded-For`. */
@@ -93,7 +99,7 @@ const openPaths: ReadonlySet<string | null> = new Set([
 const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
-  const { metrics, logger, version } = dependencies;
+  const { metrics, logger, version, peers = new Peers() } = dependencies;
   const signIn = new OperatorSignIn(dependencies);
   const app = createApiApp(dependencies.isTrusted);
   app.decorateRequest("session", null);
@@ -130,17 +136,27 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
 
   app.get(healthPath, async () => ({ status: "ok" }));
   // Without a token, a burst of requests causes only one read of the store.
-  const storeAnswers = shared(() => isAnswering(dependencies.store));
-  const metricsText = shared(() => metrics.text());
+  const askHealth = peers.all("health", (answers: boolean) => readinessOf(dependencies, answers));
+  const health = async (answers: boolean) => readinessOfAll(await askHealth(answers));
+  const readinessNow = shared(async () => await health(await isAnswering(dependencies.store)));
+  const othersMetrics = peers.others("metrics", () => metrics.values());
+  const metricsText = shared(async () => {
+    const own = await metrics.values();
+    return await metrics.text([own, ...(await othersMetrics(null, own)).filter((each) => each !== null)]);
+  });
   app.get("/readyz", async (_request, reply) => {
-    const readiness = readinessOf(dependencies, await storeAnswers());
+    const readiness = await readinessNow();
     return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   pageRoutes(app, consolePath, dependencies.readConsole);
   documentPageRoutes(app, documentsPath, dependencies.readDocuments);
-  const health = (answers: boolean) => healthOf(dependencies, answers);
-  adminRoutes(app, { ...dependencies, signIn, health, reads: new ReadRate("session") }, version);
+  const askLive = peers.all("live", () => livePartOf(dependencies));
+  const liveState = shared(async () => liveStateOf(await askLive(null)));
+  const askRequests = peers.all("requests", () => dependencies.requests.list().map(requestObject.of));
+  const requests = async () => (await askRequests(null)).flatMap((each) => each ?? []);
+  const asked = { signIn, health, liveState, requests, reads: new ReadRate("session") };
+  adminRoutes(app, { ...dependencies, ...asked }, version);
   app.get(documentPath, async () => app.swagger());
   return app;
 }
@@ -167,6 +183,19 @@ function readinessOf(dependencies: OperatorDependencies, answers: boolean): Read
     ...healthOf(dependencies, answers),
     models: Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state])),
     last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
+  };
+}
+
+/** The service is ready when all of its processes are. */
+function readinessOfAll([own, ...others]: readonly [Readiness, ...(Readiness | null)[]]): Readiness {
+  const all = [own, ...others.filter((each) => each !== null)];
+  const missing = others.length + 1 - all.length;
+  const silent = `${missing} of ${others.length + 1} workers do not answer.`;
+  const warnings = [...all.flatMap((each) => each.warnings), ...(missing === 0 ? [] : [silent])];
+  return {
+    ...(all.find(({ ready }) => !ready) ?? own),
+    ready: missing === 0 && all.every(({ ready }) => ready),
+    warnings: [...new Set(warnings)],
   };
 }
 

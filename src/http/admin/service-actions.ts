@@ -13,7 +13,6 @@ import { applyPlans, previewReload, reloadConfiguration, stopRequest } from "../
 import * as views from "../../actions/views.ts";
 import type { Role } from "../../actors.ts";
 import type { AppliedPlansReport, ReloadPreview, ReloadReport } from "../../config/changes.ts";
-import { dayMs } from "../../units.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
 import { errorObject, modelObject } from "./live-objects.ts";
@@ -74,17 +73,14 @@ export const requestActions = {
     views.listRequests,
     pageSchema(requestObject.schema),
     async ({ here }, { limit, after = "", account }) => {
-      const found = here.requests
-        .list()
-        .filter(
-          ({ requestId, caller }) => requestId > after && [undefined, caller?.accountId].includes(account),
-        )
-        .toSorted((a, b) => (a.requestId < b.requestId ? -1 : 1));
+      const found = (await here.requests())
+        .filter((each) => each.request_id > after && [undefined, each.account].includes(account))
+        .toSorted((a, b) => (a.request_id < b.request_id ? -1 : 1));
       return await pageOf(
         limit,
         async (rows) => found.slice(0, rows),
-        requestObject.of,
-        ({ requestId }) => requestId,
+        (request) => request,
+        (request) => request.request_id,
       );
     },
   ),
@@ -135,23 +131,18 @@ export const reloadPreviewObject = objectFor<ReloadPreview>("ReloadPreview")({
 export type ReloadPreviewJson = Static<typeof reloadPreviewObject.schema>;
 
 export const liveActions = {
-  listModels: bind(
-    views.listModels,
-    pageSchema(modelObject.schema),
-    async ({ here: { catalog, live } }, input) =>
-      pageIn(catalog.all(), input, (model) =>
-        modelObject.of({ model, lastDay: live.activity.over(model.id, dayMs) }),
-      ),
+  listModels: bind(views.listModels, pageSchema(modelObject.schema), async ({ here }, input) =>
+    pageIn((await here.liveState()).models, input, (model) => model),
   ),
-  listErrors: bind(views.listErrors, pageSchema(errorObject.schema), async ({ here: { live } }, input) =>
-    pageIn(live.errors.list(), input, errorObject.of),
+  listErrors: bind(views.listErrors, pageSchema(errorObject.schema), async ({ here }, input) =>
+    pageIn((await here.liveState()).errors, input, errorObject.of),
   ),
   listRefusals: bind(
     views.listRefusals,
     pageSchema(refusalObject.schema),
-    async ({ actions, here: { live } }, { account, ...input }) => {
+    async ({ actions, here }, { account, ...input }) => {
       const { id } = await actions.account(account);
-      return await pageIn(live.refusals.of(id), input, refusalObject.of);
+      return await pageIn(await here.live.refusalsOf(id), input, refusalObject.of);
     },
   ),
 };
@@ -183,8 +174,8 @@ export const serviceActions = {
   showTime: bind(views.showTime, timeObject.schema, async ({ actions }) =>
     timeObject.of({ atMs: actions.ledgerMs(), timezone: actions.timezone }),
   ),
-  listJobs: bind(views.listJobs, pageSchema(jobObject.schema), async ({ here: { jobs } }, input) => {
-    const rows = jobs.states().map((job) => ({ ...job, id: job.name }));
+  listJobs: bind(views.listJobs, pageSchema(jobObject.schema), async ({ here }, input) => {
+    const rows = (await here.liveState()).jobs.map((job) => ({ ...job, id: job.name }));
     return await pageIn(rows, input, jobObject.of);
   }),
   showAudit: bind(views.showAudit, lastAuditObject.schema, async ({ here }) =>

@@ -20,7 +20,7 @@ export interface PortalDependencies {
   /** The chat requests of the process, those of the public listener included. */
   chat: Pick<ChatService, "serve">;
   logger: Logger;
-  live: Pick<LiveTelemetry, "refusals">;
+  live: Pick<LiveTelemetry, "refusalsOf">;
   signIn: PortalSignIn;
   links: NewLinks;
   actions: PortalActions;
@@ -63,7 +63,7 @@ export function portalActions({
     store,
     people,
     personKeys,
-    refusals: live.refusals,
+    refusalsOf: (account) => live.refusalsOf(account),
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
     operator: new OperatorActions({
       store,

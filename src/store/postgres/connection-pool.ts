@@ -309,17 +309,18 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
   }
 }
 
-/** `changes` replace settings for tests. */
+/** `changes` replace settings for tests. `workers` share the connections. */
 export function readPool(
   url: string,
   purpose: keyof typeof connectionsMax,
   changes: Settings = {},
+  workers = 1,
 ): ConnectionPool {
   const settings = purpose === "lists" ? listSettings : purpose === "lookups" ? lookupSettings : readSettings;
   return new ConnectionPool(
     url,
     { ...settings, ...changes },
-    { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 },
+    { max: Math.ceil(connectionsMax[purpose] / workers), idleTimeoutMillis: 60_000 },
   );
 }
 

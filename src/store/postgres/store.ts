@@ -41,8 +41,6 @@ import { PostgresUsageSums } from "./usage-sums.ts";
 
 /** Commits of one node at the same time. More make smaller commits (docs/decisions/0008). */
 export const commitQueuesMax = 2;
-/** One more for the accounts that are committed on their own. */
-const commitConnectionsMax = commitQueuesMax + 1;
 /** A database on the same machine or in the same data centre answers sooner. */
 const farMs = 1;
 const roundTripsMeasured = 5;
@@ -73,6 +71,8 @@ interface PostgresStoreOptions {
   clock?: MachineClock;
   /** For tests: replaces settings of the connections. */
   settings?: Settings;
+  /** Processes that share the connections of one service. Default: 1. */
+  workers?: number;
 }
 
 interface PostgresStore extends Store {
@@ -84,13 +84,14 @@ interface PostgresStore extends Store {
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { url, plans, upgrade = true, clock = null, settings = {}, events = () => null } = options;
-  const { clockAcceptedBy = null } = options;
+  const { clockAcceptedBy = null, workers = 1 } = options;
   await prepareSchema(url, { plans, upgrade, time: serverTime(clock?.clockMs() ?? null) });
   const service = readPool(url, "service", settings);
   try {
     const opened = await PostgresClock.open(service, clock, clockAcceptedBy);
-    const commitQueues = commitQueuesFor(await roundTripMs(service));
-    return { ...postgresStoreOn({ url, service, clock: opened, settings, events }), commitQueues };
+    // Commits of several workers are on their way at the same time.
+    const commitQueues = workers > 1 ? 1 : commitQueuesFor(await roundTripMs(service));
+    return { ...postgresStoreOn({ url, service, clock: opened, settings, events, workers }), commitQueues };
   } catch (error) {
     await service.end();
     throw error;
@@ -122,22 +123,25 @@ function postgresStoreOn({
   clock,
   settings,
   events,
+  workers,
 }: {
   url: string;
   service: ConnectionPool;
   clock: PostgresClock;
   settings: Settings;
   events: () => EventSettings | null;
+  workers: number;
 }): Omit<PostgresStore, "commitQueues"> {
-  const lists = readPool(url, "lists", settings);
+  const lists = readPool(url, "lists", settings, workers);
   const pools = {
-    lookups: readPool(url, "lookups", settings),
+    lookups: readPool(url, "lookups", settings, workers),
     service,
     lists,
     history: lists,
     writes: readPool(url, "writes", settings),
   };
-  const commits = commitPool(url, commitConnectionsMax, settings);
+  // One more than queues, for the accounts that are committed on their own.
+  const commits = commitPool(url, (workers > 1 ? 1 : commitQueuesMax) + 1, settings);
   const ledger = new PostgresCommits(commits, clock, { events });
   const sums = new PostgresUsageSums(lists, async () => {
     await clock.look();
