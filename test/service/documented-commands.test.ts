@@ -81,6 +81,7 @@ test("the commands succeed", {
   const more = `portal: { port: 0, url: https://ai.example.edu }
 plans:
   starter: { base: { credits: 100000, every: P1D }, overage: { credits: 20000, every: P1M } }
+  student: { base: { credits: 1000, every: P1D }, overage: { credits: 0, every: P1M } }
   team: { base: { credits: 100000, every: P1M }, overage: { credits: 0, every: P1M } }
 `;
   configure(folder.path, { more });

@@ -29,6 +29,7 @@ export function ModelTicks({ field: { name, label, hint, options }, value, probl
   };
   return (
     <fieldset
+      id={id}
       class="field"
       name={name}
       aria-invalid={problem !== null}

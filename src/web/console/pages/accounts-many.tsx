@@ -49,7 +49,11 @@ export function manyAccounts(rows: readonly ListedAccount[]): readonly ListActio
       action: topUpAccounts,
       initial: { payment_id: newOperationId("console") },
     }),
-    { title: "Change the plan", dialog: (close) => <ChangePlans {...of} close={close} /> },
+    {
+      title: "Change the plan",
+      action: changePlans,
+      dialog: (close) => <ChangePlans {...of} close={close} />,
+    },
     rowsAction("Invite", {
       action: importAccountList,
       target: { csv: ["account", ...accounts].join("\n"), contacts: "keep" },
