@@ -1,6 +1,8 @@
 /** Changes in sentences, by day. Many changes of one actor are one line that unfolds. */
+
 import { useState } from "preact/hooks";
 import { changeGroups, type Part, sentenceOf, type ToldChange } from "../../actions/sentences.ts";
+import { Button } from "../shared/button.tsx";
 import { Link, pathTo } from "../shared/router.tsx";
 import { clockTime, dateOf, exactTime } from "../shared/times.ts";
 
@@ -28,14 +30,9 @@ function Line({ parts, changes }: { parts: readonly Part[] | null; changes: read
   const ms = Date.parse(change.at);
   return (
     <div class="line">
-      <button
-        type="button"
-        aria-expanded={isOpen}
-        title={`${exactTime(ms)}: details`}
-        onClick={() => setOpen(!isOpen)}
-      >
+      <Button aria-expanded={isOpen} title={`${exactTime(ms)}: details`} onClick={() => setOpen(!isOpen)}>
         {clockTime(ms)}
-      </button>
+      </Button>
       <p>{(parts ?? sentenceOf(change)).map((part) => linked(part, change.account ?? ""))}</p>
       {isOpen &&
         (parts === null ? (

@@ -1,8 +1,10 @@
 /** One search over everything, opened by a button, Ctrl-K or "/". No answer replaces a newer one. */
+
 import { useEffect, useId, useState } from "preact/hooks";
 import { isSecret } from "../../actions/search.ts";
 import { exactCredits } from "../../units.ts";
 import { apiPath, get, send } from "../shared/api.ts";
+import { Button } from "../shared/button.tsx";
 import { Dialog } from "../shared/form-dialog.tsx";
 import { go, pathTo } from "../shared/router.tsx";
 import { Failure } from "../shared/states.tsx";
@@ -37,9 +39,9 @@ export function Search({ sections }: { sections: Sections }) {
   }, []);
   return (
     <>
-      <button type="button" class="search" title="Ctrl-K or /" onClick={() => setOpen(true)}>
+      <Button class="search" title="Ctrl-K or /" onClick={() => setOpen(true)}>
         Search
-      </button>
+      </Button>
       {isOpen && <SearchDialog sections={sections} close={() => setOpen(false)} />}
     </>
   );

@@ -3,7 +3,9 @@
  * buttons that show and hide them. The values of a time are in a box at the pointer, and all of them
  * in a table below, which needs no pointer.
  */
+
 import { useState } from "preact/hooks";
+import { Button } from "./button.tsx";
 import { Figure } from "./layout.tsx";
 import { shortCredits, wholeNumber } from "./numbers.ts";
 import { type Drawn, Plot, Swatch } from "./plot.tsx";
@@ -71,10 +73,10 @@ function Legend({ drawn, view }: { drawn: readonly Drawn[]; view: ChartView }) {
   return (
     <div class="filters legend">
       {drawn.map((one) => (
-        <button key={one.name} type="button" aria-pressed={one.isShown} onClick={() => toggle(one)}>
+        <Button key={one.name} aria-pressed={one.isShown} onClick={() => toggle(one)}>
           <Swatch of={one} />
           {one.name} <span class="number">{shortCredits(totalOf(one.micro))}</span>
-        </button>
+        </Button>
       ))}
     </div>
   );

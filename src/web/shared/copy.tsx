@@ -1,5 +1,7 @@
 /** Copying text with a button, what it says afterwards, and code with such a button. */
+
 import { useState } from "preact/hooks";
+import { Button } from "./button.tsx";
 
 /** `failed` says how to copy by hand: without https, browsers may forbid the clipboard. */
 export function CopyButton(props: { text: string; label: string; failed?: string; select?(): void }) {
@@ -16,9 +18,9 @@ export function CopyButton(props: { text: string; label: string; failed?: string
   };
   return (
     <>
-      <button type="button" aria-label={label} onClick={copy}>
+      <Button aria-label={label} onClick={copy}>
         Copy
-      </button>
+      </Button>
       <span role="status" class="quiet">
         {copied}
       </span>

@@ -7,8 +7,8 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ActionTexts } from "../../actions/action.ts";
-import { ActionButton, useForbidden } from "./action-button.tsx";
 import { ApiError } from "./api.ts";
+import { Button, useForbidden } from "./button.tsx";
 import { Field, type FieldOf, type Values, valueProblemOf, withLabels } from "./field.tsx";
 import { newOperationId } from "./operation-id.ts";
 import { Failure } from "./states.tsx";
@@ -118,9 +118,9 @@ export function FormDialog(props: FormProps) {
         <>
           {result}
           <div class="buttons">
-            <button type="button" class="primary" onClick={() => close(true)}>
+            <Button class="primary" onClick={() => close(true)}>
               Done
-            </button>
+            </Button>
           </div>
         </>
       ) : (
@@ -147,10 +147,10 @@ export function FormDialog(props: FormProps) {
             </p>
           ))}
           <div class="buttons">
-            <button type="button" disabled={isBusy} onClick={() => close(false)}>
+            <Button disabled={isBusy} onClick={() => close(false)}>
               Cancel
-            </button>
-            <ActionButton
+            </Button>
+            <Button
               action={action}
               json={json}
               type="submit"
@@ -158,7 +158,7 @@ export function FormDialog(props: FormProps) {
               disabled={isBusy}
             >
               {isBusy ? "Please wait …" : isPreview ? "Preview" : submit}
-            </ActionButton>
+            </Button>
           </div>
         </form>
       )}
@@ -185,9 +185,7 @@ export function LoadedDialog<T>({ title, of, load, close, children }: LoadedDial
       <Dialog title={title} cancel={cancel}>
         <Failure error={error} retry={reload} />
         <div class="buttons">
-          <button type="button" onClick={cancel}>
-            Cancel
-          </button>
+          <Button onClick={cancel}>Cancel</Button>
         </div>
       </Dialog>
     )

@@ -1,6 +1,8 @@
 /** Joining by a link that many people have: a name, and with a mail server an address. */
+
 import { useState } from "preact/hooks";
 import { ApiError, askToJoin, signIn, signInChoices } from "./api.ts";
+import { Button } from "./button.tsx";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
 import { Input, useAttempt } from "./plain-form.tsx";
 import { go, pathTo } from "./router.tsx";
@@ -81,9 +83,7 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
               : "Join"}
       </button>{" "}
       {/* The code is not in the address any more. */}
-      <button type="button" onClick={() => location.reload()}>
-        Sign in another way
-      </button>
+      <Button onClick={() => location.reload()}>Sign in another way</Button>
     </form>
   );
 }

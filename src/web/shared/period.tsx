@@ -1,5 +1,6 @@
 /** The period of a page: days, kept in the path. */
 
+import { Button } from "./button.tsx";
 import { go, withParameters } from "./router.tsx";
 import { dayAfter, monthBefore, timezone, today, weekBefore } from "./times.ts";
 
@@ -21,14 +22,13 @@ export function PeriodPicker(props: { from: string | null; to: string | null; ha
     <div class="filters">
       <div class="spans">
         {ranges.map(({ title, ...range }) => (
-          <button
+          <Button
             key={title}
-            type="button"
             aria-pressed={from === range.from && to === range.to}
             onClick={() => set({ ...range, from: range.from ?? "all" })}
           >
             {title}
-          </button>
+          </Button>
         ))}
       </div>
       {[

@@ -6,9 +6,9 @@
 import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ActionTexts } from "../../actions/action.ts";
-import { ActionButton } from "./action-button.tsx";
 import { ActionDialog, type ActionProps } from "./action-dialog.tsx";
 import { get, type Query } from "./api.ts";
+import { Button } from "./button.tsx";
 import { useChoice } from "./choice.tsx";
 import { Options } from "./options.tsx";
 import { commandLine } from "./paths.ts";
@@ -146,11 +146,7 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
           {filters.map((filter) => (
             <FilterInput key={filter.name} of={filter} value={parameter(filter.name) ?? ""} />
           ))}
-          {hasRefresh && (
-            <button type="button" onClick={list.reload}>
-              Refresh
-            </button>
-          )}
+          {hasRefresh && <Button onClick={list.reload}>Refresh</Button>}
         </div>
       )}
       <Shown of={list}>
@@ -172,9 +168,7 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
               {many && choice.rows.length > 0 && (
                 <section class="buttons chosen" aria-label="Chosen rows">
                   <strong>{choice.rows.length} chosen</strong> {buttonsOf(many(choice.rows))}
-                  <button type="button" onClick={choice.clear}>
-                    Choose none
-                  </button>
+                  <Button onClick={choice.clear}>Choose none</Button>
                 </section>
               )}
               {place !== undefined && <Pager next={next} isFirst={after === null} />}
@@ -203,7 +197,7 @@ export function useActions(changed?: () => void) {
   /** `json`: what it is about. */
   const button = (of: ListAction, label?: string, json: object | undefined = of.parts?.target) =>
     of.node ?? (
-      <ActionButton
+      <Button
         key={of.title}
         action={of.action}
         json={json}
@@ -212,7 +206,7 @@ export function useActions(changed?: () => void) {
         onClick={() => setOpen(of)}
       >
         {of.title}
-      </ActionButton>
+      </Button>
     );
   const dialog =
     open?.dialog?.(close) ??
@@ -243,9 +237,9 @@ export function FilterInput({ of: filter, value }: { of: Filter; value: string }
   if (as === "link") {
     return (
       value !== "" && (
-        <button type="button" onClick={() => set("")}>
+        <Button onClick={() => set("")}>
           {label}: {value} ✕
-        </button>
+        </Button>
       )
     );
   }

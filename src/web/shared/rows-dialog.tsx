@@ -2,11 +2,13 @@
  * The dialog of an action on many rows: a preview of each row, then the progress, which can stop and
  * go on. Links are in this page alone, until they are saved.
  */
+
 import { useEffect, useRef, useState } from "preact/hooks";
 import { csvOf } from "../../accounts/csv.ts";
 import { routeOf } from "../../actions/action.ts";
 import { ActionDialog, type ActionProps } from "./action-dialog.tsx";
 import { send } from "./api.ts";
+import { Button } from "./button.tsx";
 import { SaveButton } from "./save-button.tsx";
 import { columnsOf, Table } from "./table.tsx";
 import type { RowsPage } from "./types.ts";
@@ -73,9 +75,7 @@ function Run({ askAll, sentenceOf }: { askAll: AskAll; sentenceOf(page: RowsPage
       {(next !== null || data.length === 0) && (
         <p class="actions">
           <progress value={data.length} max={total || 1} aria-label="Progress" /> {data.length} of {total}
-          <button type="button" onClick={() => (isOn ? stop() : setOn(true))}>
-            {isOn ? "Stop" : "Go on"}
-          </button>
+          <Button onClick={() => (isOn ? stop() : setOn(true))}>{isOn ? "Stop" : "Go on"}</Button>
         </p>
       )}
     </>

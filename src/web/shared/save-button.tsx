@@ -1,6 +1,6 @@
 /** A button that loads a file and saves it. An error stands beside it. */
 import type { ActionTexts } from "../../actions/action.ts";
-import { ActionButton } from "./action-button.tsx";
+import { Button } from "./button.tsx";
 import { counted } from "./numbers.ts";
 import { useAttempt } from "./plain-form.tsx";
 import { toast } from "./toasts.tsx";
@@ -34,9 +34,9 @@ export function SaveButton({ file, load, text, action, label = text }: SaveProps
           {error.message}
         </span>
       )}
-      <ActionButton action={action} aria-label={label} onClick={() => attempt(save)}>
+      <Button action={action} aria-label={label} onClick={() => attempt(save)}>
         {text}
-      </ActionButton>
+      </Button>
     </>
   );
 }

@@ -1,9 +1,11 @@
 /** Sign-in at an issuer, by a secret, by the one-time code of a link, or by an invitation. */
+
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type Arrival, beginSignIn, presentSession, signIn, signInChoices } from "./api.ts";
 import { type Joining, keepReturnPath } from "./arrival.ts";
 import { AskForLink } from "./ask-for-link.tsx";
+import { Button } from "./button.tsx";
 import { showModal } from "./form-dialog.tsx";
 import { JoinForm } from "./join.tsx";
 import { Brand } from "./layout.tsx";
@@ -145,9 +147,9 @@ function SignInForm({
             {!issuer.available && error === null && (
               <p class="notice">{issuer.name} could not be reached a moment ago.</p>
             )}
-            <button type="button" class="primary" disabled={isBusy} onClick={() => void visitIssuer()}>
+            <Button class="primary" disabled={isBusy} onClick={() => void visitIssuer()}>
               {isBusy ? "Signing in …" : `Sign in with ${issuer.name}`}
-            </button>
+            </Button>
             {isOverPage && <p class="quiet">It opens in another tab. Come back here afterwards.</p>}
           </>
         )}

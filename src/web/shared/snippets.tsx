@@ -1,5 +1,7 @@
 /** A first request with a key: for programs, chat interfaces and editors, as tabs with a copy. */
+
 import { useId, useState } from "preact/hooks";
+import { Button } from "./button.tsx";
 import { Code } from "./copy.tsx";
 
 const unknownUrl = "URL_OF_THE_API";
@@ -43,9 +45,8 @@ export function Snippets({ publicUrl, model, secret }: SnippetsProps) {
         }}
       >
         {all.map(([name], index) => (
-          <button
+          <Button
             key={name}
-            type="button"
             role="tab"
             aria-selected={index === chosen}
             aria-controls={id}
@@ -53,7 +54,7 @@ export function Snippets({ publicUrl, model, secret }: SnippetsProps) {
             onClick={() => choose(index)}
           >
             {name}
-          </button>
+          </Button>
         ))}
       </div>
       <Code text={code} title={where} copyLabel={`Copy the request with ${title}`} label={title} panel={id} />

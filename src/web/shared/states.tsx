@@ -1,16 +1,14 @@
 /** What stands in the place of data: while it loads, if it failed, if there is none. */
+
 import type { ComponentChildren } from "preact";
+import { Button } from "./button.tsx";
 import type { Loaded } from "./use-loaded.ts";
 
 export function Failure({ error, retry }: { error: Error; retry?: () => void }) {
   return (
     <div class="notice bad" role="alert">
       <p>{error.message}</p>
-      {retry && (
-        <button type="button" onClick={retry}>
-          Try again
-        </button>
-      )}
+      {retry && <Button onClick={retry}>Try again</Button>}
     </div>
   );
 }

@@ -2,9 +2,11 @@
  * A table with a caption for screen readers. If it does not fit, the cells of each row wrap and show
  * their titles, so that no value or button is out of sight.
  */
+
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { columnsWith, type Kind, valueAt } from "../../actions/columns.ts";
+import { Button } from "./button.tsx";
 import { decimalsOf, wholeNumber } from "./numbers.ts";
 import { go, Link, withParameters } from "./router.tsx";
 import { Shown } from "./states.tsx";
@@ -136,16 +138,8 @@ export function Pager({ next, isFirst }: { next: string | null; isFirst: boolean
   return (
     <nav class="pager" aria-label="Pages of the list">
       {!isFirst && <Link to={withParameters({ after: null })}>First page</Link>}
-      {!isFirst && (
-        <button type="button" onClick={() => history.back()}>
-          Back
-        </button>
-      )}
-      {next !== null && (
-        <button type="button" onClick={() => go(withParameters({ after: next }))}>
-          Next page
-        </button>
-      )}
+      {!isFirst && <Button onClick={() => history.back()}>Back</Button>}
+      {next !== null && <Button onClick={() => go(withParameters({ after: next }))}>Next page</Button>}
     </nav>
   );
 }

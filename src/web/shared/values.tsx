@@ -1,6 +1,8 @@
 /** Small values: credits with all digits, times with the exact one in the title, states, ids. */
+
 import type { ComponentChildren } from "preact";
 import { dayMs, exactCredits } from "../../units.ts";
+import { Button } from "./button.tsx";
 import { creditsWith, shortCredits } from "./numbers.ts";
 import { dayInWords, exactTime, relativeTime } from "./times.ts";
 import { toast } from "./toasts.tsx";
@@ -32,8 +34,7 @@ export function ShortId({ of: id }: { of: string }) {
 export function Id({ of: id }: { of: string }) {
   if (shortId(id) === id) return <code>{id}</code>;
   return (
-    <button
-      type="button"
+    <Button
       class="copy"
       aria-label={`Copy ${shortId(id)}: ${id}`}
       onClick={() =>
@@ -44,7 +45,7 @@ export function Id({ of: id }: { of: string }) {
       }
     >
       <ShortId of={id} />
-    </button>
+    </Button>
   );
 }
 

@@ -4,12 +4,13 @@
  * If the session ends while a page is open, the sign-in opens over the page. Nothing that was
  * typed is lost, and the data is loaded again afterwards.
  */
+
 import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { roleTexts } from "../../actions/operator-keys.ts";
-import { Who } from "./action-button.tsx";
 import { type Arrival, apiPath, presentSession, signOut, whenSignedOut } from "./api.ts";
 import type { Joining } from "./arrival.ts";
+import { Button, Who } from "./button.tsx";
 import { Dialog } from "./form-dialog.tsx";
 import { Brand, PageHead } from "./layout.tsx";
 import { Menu } from "./menu.tsx";
@@ -122,15 +123,14 @@ function Frame({ words, sections, Page, search, leave }: FrameProps) {
       <header class="top">
         <Brand />
         {search}
-        <button
-          type="button"
+        <Button
           class="toggle"
           aria-expanded={isMenuOpen}
           aria-controls="sections"
           onClick={() => setMenuOpen(!isMenuOpen)}
         >
           Menu
-        </button>
+        </Button>
         <div id="sections" class={isMenuOpen ? "sections open" : "sections"}>
           <nav aria-label="Sections">
             {sections.map(([name, title, group]) => (
@@ -147,12 +147,8 @@ function Frame({ words, sections, Page, search, leave }: FrameProps) {
         <Menu class="who" title={<Person secret={words.label} />}>
           <Rights />
           <ThemeSwitch />
-          <button type="button" onClick={() => setSessionsOpen(true)}>
-            Your sessions
-          </button>
-          <button type="button" onClick={() => leave("leaving")}>
-            Sign out
-          </button>
+          <Button onClick={() => setSessionsOpen(true)}>Your sessions</Button>
+          <Button onClick={() => leave("leaving")}>Sign out</Button>
         </Menu>
       </header>
       <main id="content" tabIndex={-1}>
@@ -162,12 +158,10 @@ function Frame({ words, sections, Page, search, leave }: FrameProps) {
         <Dialog title="Your sessions" cancel={() => setSessionsOpen(false)}>
           <SessionList />
           <div class="buttons">
-            <button type="button" class="danger" onClick={() => leave("leaving-everywhere")}>
+            <Button class="danger" onClick={() => leave("leaving-everywhere")}>
               End all sessions
-            </button>
-            <button type="button" onClick={() => setSessionsOpen(false)}>
-              Close
-            </button>
+            </Button>
+            <Button onClick={() => setSessionsOpen(false)}>Close</Button>
           </div>
         </Dialog>
       )}

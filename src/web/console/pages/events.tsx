@@ -1,6 +1,8 @@
 /** Receivers of events: whether they work, and what became of each event. */
+
 import { sendEvents } from "../../../actions/events.ts";
 import { apiPath } from "../../shared/api.ts";
+import { Button } from "../../shared/button.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, withParameters } from "../../shared/router.tsx";
@@ -34,9 +36,7 @@ export function EventsPage({ place }: { place: Place }) {
   return (
     <>
       <PageHead title="Events">
-        <button type="button" onClick={endpoints.reload}>
-          Refresh
-        </button>
+        <Button onClick={endpoints.reload}>Refresh</Button>
       </PageHead>
       <Card title="Receivers">
         <ShownTable

@@ -4,7 +4,7 @@
  */
 import { useEffect, useState } from "preact/hooks";
 import { openAccount } from "../../../actions/accounts.ts";
-import { ActionButton } from "../../shared/action-button.tsx";
+import { Button } from "../../shared/button.tsx";
 import { useAction } from "../../shared/form-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -28,9 +28,9 @@ export function FirstSteps({ of: { first_steps: done, links, models } }: { of: O
   }, [isDone]);
   // Who may open accounts may also send a request with the key of one.
   const buttonOf = (name: "account" | "request", title: string) => (
-    <ActionButton action={openAccount} onClick={() => show(name)}>
+    <Button action={openAccount} onClick={() => show(name)}>
       {title}
-    </ActionButton>
+    </Button>
   );
   const steps =
     done &&
@@ -45,14 +45,7 @@ export function FirstSteps({ of: { first_steps: done, links, models } }: { of: O
   return (
     <>
       {steps !== null && !isDone && !isAway && (
-        <Card
-          title="First steps"
-          actions={
-            <button type="button" onClick={putAway}>
-              Put away
-            </button>
-          }
-        >
+        <Card title="First steps" actions={<Button onClick={putAway}>Put away</Button>}>
           <ol class="steps">
             {steps.map(([isOver, title, next]) => (
               <li key={title}>

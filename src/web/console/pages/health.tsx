@@ -1,6 +1,7 @@
 /** Health: readiness, models, nodes, jobs, and the audit. */
 
 import { get } from "../../shared/api.ts";
+import { Button } from "../../shared/button.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
@@ -21,12 +22,9 @@ export function HealthPage() {
   return (
     <>
       <PageHead title="Health">
-        <button
-          type="button"
-          onClick={() => [readiness, models, nodes, jobs, audit].map(({ reload }) => reload())}
-        >
+        <Button onClick={() => [readiness, models, nodes, jobs, audit].map(({ reload }) => reload())}>
           Refresh
-        </button>
+        </Button>
       </PageHead>
       <Card title="This node">
         <Shown of={readiness}>{(now) => <NodeFacts now={now} />}</Shown>

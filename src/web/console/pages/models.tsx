@@ -1,5 +1,7 @@
 /** Models with state, load, their last 24 hours on this node, and prices. */
+
 import { useState } from "preact/hooks";
+import { Button } from "../../shared/button.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { Badge, Time } from "../../shared/values.tsx";
@@ -37,13 +39,9 @@ export function PriceTable({ models }: { models: readonly Model[] }) {
           {
             title: "Change",
             cell: (model) => (
-              <button
-                type="button"
-                aria-label={`Change its prices: ${model.id}`}
-                onClick={() => draft(model)}
-              >
+              <Button aria-label={`Change its prices: ${model.id}`} onClick={() => draft(model)}>
                 Change its prices
-              </button>
+              </Button>
             ),
           },
         ]}

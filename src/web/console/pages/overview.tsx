@@ -1,7 +1,9 @@
 /** The first page: is it healthy, what runs now, what was used. It updates by itself. */
+
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { get } from "../../shared/api.ts";
+import { Button } from "../../shared/button.tsx";
 import { Chart, changeTo, useChartView } from "../../shared/chart.tsx";
 import { Card, Figure, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
@@ -75,14 +77,13 @@ function CostByDay(props: { days: readonly string[]; daily: Loaded<UsageReport>;
     <Card
       title="Cost by day"
       actions={Object.entries(groupNames).map(([group, title]) => (
-        <button
+        <Button
           key={group}
-          type="button"
           aria-pressed={group === by}
           onClick={() => setBy(group === "model" || group === "account" ? group : "day")}
         >
           {title}
-        </button>
+        </Button>
       ))}
     >
       {by === "day" ? (

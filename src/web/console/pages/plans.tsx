@@ -3,9 +3,9 @@
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
 import { grantedCapText } from "../../../accounts/plan-text.ts";
 import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
-import { ActionButton } from "../../shared/action-button.tsx";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
+import { Button } from "../../shared/button.tsx";
 import { useAction } from "../../shared/form-dialog.tsx";
 import { periodTitle } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
@@ -24,9 +24,9 @@ export function PlansPage() {
   return (
     <>
       <PageHead title="Plans">
-        <ActionButton action={reloadConfiguration} class="primary" onClick={() => show("reload")}>
+        <Button action={reloadConfiguration} class="primary" onClick={() => show("reload")}>
           Reload the configuration
-        </ActionButton>
+        </Button>
       </PageHead>
       <Shown of={plans}>
         {({ data, configuration }) => (
@@ -77,9 +77,9 @@ function PlanCard({ plan }: { plan: Plan }) {
       actions={
         <>
           {!plan.offered && <Badge text="retired" />}
-          <button type="button" aria-label={`Change this plan: ${plan.id}`} onClick={() => show("draft")}>
+          <Button aria-label={`Change this plan: ${plan.id}`} onClick={() => show("draft")}>
             Change this plan
-          </button>
+          </Button>
           <Link to={`${pathTo("accounts")}?plan=${encodeURIComponent(plan.id)}`}>
             {counted(plan.accounts, "account")}
           </Link>
@@ -125,9 +125,9 @@ function Difference({ of: configured, apply }: { of: Configured; apply(): void }
           </li>
         ))}
       </ul>
-      <ActionButton action={applyPlans} onClick={apply}>
+      <Button action={applyPlans} onClick={apply}>
         Apply the plans of the configuration
-      </ActionButton>
+      </Button>
     </div>
   );
 }

@@ -1,6 +1,8 @@
 /** A small chat to try a model. It shows Markdown and what each turn cost, and stores nothing. */
+
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
+import { Button } from "../../shared/button.tsx";
 import { ask, type Turn } from "../../shared/conversation.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Options } from "../../shared/options.tsx";
@@ -121,9 +123,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
         {edited !== null && (
           <p class="tools">
             This replaces your message and all after it.
-            <button type="button" onClick={() => write("", null)}>
-              Cancel
-            </button>
+            <Button onClick={() => write("", null)}>Cancel</Button>
           </p>
         )}
         <p id="message-error" class="error" role="alert">
@@ -157,8 +157,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
               />
             </select>
             {isRunning ? (
-              <button
-                type="button"
+              <Button
                 class="danger"
                 onClick={() => {
                   running.abort();
@@ -166,7 +165,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
                 }}
               >
                 Stop
-              </button>
+              </Button>
             ) : (
               <button type="submit" class="primary">
                 Send
@@ -179,8 +178,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
             {exchanges.length > 0 &&
               `Conversation: ${isUnknown ? "at least " : ""}${exactCredits(costs.reduce((sum, micro) => sum + micro, 0))} credits`}
           </span>
-          <button
-            type="button"
+          <Button
             disabled={isRunning || exchanges.length === 0}
             onClick={() => {
               setExchanges([]);
@@ -188,7 +186,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
             }}
           >
             New conversation
-          </button>
+          </Button>
         </div>
       </form>
       <details>

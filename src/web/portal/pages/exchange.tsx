@@ -1,5 +1,7 @@
 /** A message of the chat with its answer, what it cost, and what can be done with it. */
+
 import { exactCredits } from "../../../units.ts";
+import { Button } from "../../shared/button.tsx";
 import type { Turn } from "../../shared/conversation.ts";
 import { CopyButton } from "../../shared/copy.tsx";
 import { counted } from "../../shared/numbers.ts";
@@ -24,22 +26,14 @@ export function ExchangeView({ of: { question, turn }, isRunning, edit, retry }:
       <p class="plain question">{question}</p>
       <div class="tools">
         <CopyButton text={question} label="Copy the question" />
-        {edit && (
-          <button type="button" onClick={edit}>
-            Edit
-          </button>
-        )}
+        {edit && <Button onClick={edit}>Edit</Button>}
       </div>
       <h2 class="hidden">Answer</h2>
       <Markdown text={turn?.text ?? ""} />
       {turn?.problem && <p class="notice warn">{turn.problem}</p>}
       <div class="tools">
         {turn?.text && !isRunning && <CopyButton text={turn.text} label="Copy the answer" />}
-        {retry && (
-          <button type="button" onClick={retry}>
-            Retry
-          </button>
-        )}
+        {retry && <Button onClick={retry}>Retry</Button>}
         <span>
           <TurnCost turn={turn} isRunning={isRunning} />
         </span>

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { apiPath } from "../../shared/api.ts";
+import { Button } from "../../shared/button.tsx";
 import { Charge } from "../../shared/charge.tsx";
 import { Dialog } from "../../shared/form-dialog.tsx";
 import { keyTitle } from "../../shared/key-values.tsx";
@@ -76,13 +77,12 @@ export function RequestsPage({ place }: { place: Place }) {
               {
                 title: "Details",
                 cell: (row) => (
-                  <button
-                    type="button"
+                  <Button
                     aria-label={`Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`}
                     onClick={() => setOpened(row)}
                   >
                     Why?
-                  </button>
+                  </Button>
                 ),
               },
               ...columnsOf("receipt", "model key ending prompt_tokens completion_tokens", {
@@ -115,9 +115,9 @@ export function RequestsPage({ place }: { place: Place }) {
         <Dialog title="Cost of a request" cancel={close}>
           <Charge of={opened} keyName={names.get(opened.key) ?? opened.key} />
           <div class="buttons">
-            <button type="button" class="primary" onClick={close}>
+            <Button class="primary" onClick={close}>
               Close
-            </button>
+            </Button>
           </div>
         </Dialog>
       )}

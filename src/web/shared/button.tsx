@@ -1,6 +1,6 @@
 /**
- * What the role of the session forbids, by the descriptions of the actions: the one place that turns
- * buttons off. Such a button says why if it is pointed at, read or pressed.
+ * Buttons, and what the role of the session forbids, by the descriptions of the actions: the one place
+ * that turns them off. Such a button says why if it is pointed at, read or pressed.
  */
 import { type ComponentProps, createContext } from "preact";
 import { useContext } from "preact/hooks";
@@ -26,8 +26,11 @@ export function useForbidden({ action, json }: Wanted): string | null {
   return missing && `This needs the role ${missing}.`;
 }
 
-/** A button that begins an action. One that is off keeps the focus, so that its reason can be read. */
-export function ActionButton({ action, json, ...button }: Wanted & ComponentProps<"button">) {
+/**
+ * A button, which submits no form. One whose action is forbidden keeps the focus, so that its reason
+ * can be read.
+ */
+export function Button({ action, json, ...button }: Wanted & ComponentProps<"button">) {
   const reason = useForbidden({ action, json });
   const off = reason !== null && {
     "aria-disabled": true,
