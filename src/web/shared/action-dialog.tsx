@@ -31,8 +31,8 @@ export interface ActionProps<Result> {
   preview?(json: Readonly<Record<string, unknown>>): Promise<ComponentChildren>;
   /** Shown after the form, in the place of one request. */
   run?(json: Readonly<Record<string, unknown>>): ComponentChildren;
-  /** Sends it in place of the request of the action. */
-  make?(json: object): Promise<Result>;
+  /** Sends it in place of the request of the action. `values`: as typed, of all inputs. */
+  make?(json: Readonly<Record<string, unknown>>, values: Values, operationId: string): Promise<Result>;
   /** Returns what to show instead of closing the dialog, such as a new key. */
   result?(result: Result): ComponentChildren;
   close(isDone: boolean): void;
@@ -85,7 +85,8 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
         const url = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(`${target[name]}`));
         if (props.run !== undefined) return { result: props.run(body) };
         const hasBody = Object.keys(action.input).some((name) => !inPath.has(name));
-        const made = await (props.make?.(body) ?? send<Result>(method, url, hasBody ? body : undefined));
+        const made = await (props.make?.(body, values, operationId) ??
+          send<Result>(method, url, hasBody ? body : undefined));
         const shown = result?.(made);
         return {
           done: action.done?.(made) ?? `${action.title}: done.`,

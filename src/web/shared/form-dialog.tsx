@@ -245,13 +245,3 @@ function fieldAt(param: string | null, fields: readonly FieldOf[], values: Value
   const parts = fields.filter((field) => field.name.startsWith(`${name}.`));
   return (parts.find((part) => !values[part.name]) ?? parts[0])?.name ?? name;
 }
-
-/** Opens one of several dialogs. `changed` is called after a dialog that has applied its change. */
-export function useAction<Name extends string>(changed?: () => void) {
-  const [open, setOpen] = useState<Name | null>(null);
-  const close = (isDone = false) => {
-    setOpen(null);
-    if (isDone) changed?.();
-  };
-  return { open, show: (name: Name) => setOpen(name), close };
-}

@@ -1,9 +1,9 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 
-import { accountFilters, openAccount } from "../../../actions/accounts.ts";
+import { accountFilters } from "../../../actions/accounts.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
+import { ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import { Badge } from "../../shared/values.tsx";
@@ -11,7 +11,7 @@ import { AccountLink } from "../account-link.tsx";
 import { Dots } from "../dots.tsx";
 import type { ListedAccount } from "../types.ts";
 import { importFile, manyAccounts } from "./accounts-many.tsx";
-import { OpenAccount } from "./open-account.tsx";
+import { opening } from "./open-account.tsx";
 
 const columns = columnsOf(
   "account",
@@ -46,16 +46,6 @@ function arrivals(rows: readonly ListedAccount[]) {
   return counts.some(([, number]) => number > 0) && <Dots counts={counts}>Of this page: </Dots>;
 }
 
-const actions: readonly ListAction[] = [
-  importFile,
-  {
-    title: "Open an account",
-    action: openAccount,
-    look: "primary",
-    dialog: (close) => <OpenAccount close={close} />,
-  },
-];
-
 export function AccountsPage({ place }: { place: Place }) {
   const isFiltered = accountFilters.some(({ name }) => place.query.has(name));
   return (
@@ -66,7 +56,7 @@ export function AccountsPage({ place }: { place: Place }) {
       filters={accountFilters}
       caption="Accounts"
       columns={columns}
-      actions={actions}
+      actions={[importFile, { ...opening, look: "primary" }]}
       many={manyAccounts}
       note={arrivals}
       keyOf={({ id }) => id}

@@ -1,37 +1,37 @@
 /** Drafts of plans and prices: a form, then the lines to paste, whom they concern and what changes. */
 import { draftModel, draftPlan, draftSentence } from "../../../actions/drafts.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Code } from "../../shared/copy.tsx";
 import { counted } from "../../shared/numbers.ts";
+import type { ListAction } from "../../shared/resource-page.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import type { Draft, Model, Plan, SettingChange } from "../types.ts";
 
-export function DraftPlan({ plan, close }: { plan: Plan; close(): void }) {
-  const [version] = plan.versions;
-  return (
-    <ActionDialog
-      action={draftPlan}
-      target={{ plan: plan.id }}
-      subject={plan.id}
-      intro={<p>{counted(plan.accounts, "account is", "accounts are")} on this plan.</p>}
-      before={{ ...version, ...version?.limits }}
-      result={(draft: Draft) => <DraftResult of={draft} part={`the plan ${plan.id}`} />}
-      close={close}
-    />
-  );
+/** A draft of a changed plan. */
+export function planDraft({ id, accounts, versions: [version] }: Plan): ListAction {
+  return {
+    title: "Change this plan",
+    action: draftPlan,
+    parts: {
+      target: { plan: id },
+      subject: id,
+      intro: <p>{counted(accounts, "account is", "accounts are")} on this plan.</p>,
+      before: { ...version, ...version?.limits },
+      result: (draft: Draft) => <DraftResult of={draft} part={`the plan ${id}`} />,
+    },
+  };
 }
 
-export function DraftModel({ model: { id, pricing }, close }: { model: Model; close(): void }) {
-  return (
-    <ActionDialog
-      action={draftModel}
-      target={{ model: id }}
-      subject={id}
-      before={pricing}
-      result={(draft: Draft) => <DraftResult of={draft} part={`the price of the model ${id}`} />}
-      close={close}
-    />
-  );
+export function priceDraft({ id, pricing }: Model): ListAction {
+  return {
+    title: "Change its prices",
+    action: draftModel,
+    parts: {
+      target: { model: id },
+      subject: id,
+      before: pricing,
+      result: (draft: Draft) => <DraftResult of={draft} part={`the price of the model ${id}`} />,
+    },
+  };
 }
 
 function DraftResult({ of, part }: { of: Draft; part: string }) {

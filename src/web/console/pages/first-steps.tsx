@@ -5,19 +5,19 @@
 import { useEffect, useState } from "preact/hooks";
 import { openAccount } from "../../../actions/accounts.ts";
 import { Button } from "../../shared/button.tsx";
-import { useAction } from "../../shared/form-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
+import { type ListAction, useActions } from "../../shared/resource-page.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Badge } from "../../shared/values.tsx";
 import type { Overview } from "../types.ts";
-import { OpenAccount } from "./open-account.tsx";
+import { opening } from "./open-account.tsx";
 import { TryKey } from "./try-key.tsx";
 
 const awayName = "inkwell-first-steps-away";
 
 export function FirstSteps({ of: { first_steps: done, links, models } }: { of: Overview }) {
   const [isAway, setAway] = useState(localStorage.getItem(awayName) !== null);
-  const { open, show, close } = useAction<"account" | "request">();
+  const { button, dialog } = useActions();
   const isDone = done !== null && links.portal !== null && Object.values(done).every((each) => each);
   const putAway = () => {
     localStorage.setItem(awayName, "yes");
@@ -26,20 +26,20 @@ export function FirstSteps({ of: { first_steps: done, links, models } }: { of: O
   useEffect(() => {
     if (isDone) putAway();
   }, [isDone]);
-  // Who may open accounts may also send a request with the key of one.
-  const buttonOf = (name: "account" | "request", title: string) => (
-    <Button action={openAccount} onClick={() => show(name)}>
-      {title}
-    </Button>
-  );
+  const request: ListAction = {
+    title: "Send a first request",
+    // Who may open accounts may also send a request with the key of one.
+    action: openAccount,
+    dialog: (close) => <TryKey secret={null} models={models} close={close} />,
+  };
   const steps =
     done &&
     ([
       [done.model, "A model is ready", <Link to={pathTo("health")}>Health</Link>],
       [done.plan, "A plan is offered", <Link to={pathTo("plans")}>Plans</Link>],
-      [done.account, "An account is open for somebody", buttonOf("account", "Open an account")],
+      [done.account, "An account is open for somebody", button(opening)],
       [done.key, "It has a key", <Link to={pathTo("accounts")}>Accounts</Link>],
-      [done.request, "A first request is answered", buttonOf("request", "Send a first request")],
+      [done.request, "A first request is answered", button(request)],
       [links.portal !== null, "Holders see it in a portal", <a href="/docs/">Set it up</a>],
     ] as const);
   return (
@@ -56,8 +56,7 @@ export function FirstSteps({ of: { first_steps: done, links, models } }: { of: O
         </Card>
       )}
       {/* A dialog with a secret stays when the list goes. */}
-      {open === "account" && <OpenAccount close={close} />}
-      {open === "request" && <TryKey secret={null} models={models} close={close} />}
+      {dialog}
     </>
   );
 }

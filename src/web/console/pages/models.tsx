@@ -1,12 +1,11 @@
 /** Models with state, load, their last 24 hours on this node, and prices. */
 
-import { useState } from "preact/hooks";
-import { Button } from "../../shared/button.tsx";
 import { counted } from "../../shared/numbers.ts";
+import { useActions } from "../../shared/resource-page.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { Badge, Time } from "../../shared/values.tsx";
 import type { Model } from "../types.ts";
-import { DraftModel } from "./drafts.tsx";
+import { priceDraft } from "./drafts.tsx";
 
 /** State, load, and the last 24 hours on the node that the page asks. */
 export function ModelTable({ models }: { models: readonly Model[] }) {
@@ -27,7 +26,7 @@ export function ModelTable({ models }: { models: readonly Model[] }) {
 }
 
 export function PriceTable({ models }: { models: readonly Model[] }) {
-  const [drafted, draft] = useState<Model | null>(null);
+  const { button, dialog } = useActions();
   return (
     <>
       <p class="quiet">Prices are credits for a million tokens.</p>
@@ -38,15 +37,11 @@ export function PriceTable({ models }: { models: readonly Model[] }) {
           ...columnsOf("model", "id context_window pricing.prompt pricing.cached_prompt pricing.completion"),
           {
             title: "Change",
-            cell: (model) => (
-              <Button aria-label={`Change its prices: ${model.id}`} onClick={() => draft(model)}>
-                Change its prices
-              </Button>
-            ),
+            cell: (model) => button(priceDraft(model), `Change its prices: ${model.id}`),
           },
         ]}
       />
-      {drafted && <DraftModel model={drafted} close={() => draft(null)} />}
+      {dialog}
     </>
   );
 }

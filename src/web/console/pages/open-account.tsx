@@ -1,9 +1,10 @@
 /** Opening an account with a key, and handing the key over. */
 import { useRef } from "preact/hooks";
 import { openAccount } from "../../../actions/accounts.ts";
-import { inputsOf, jsonIn, withOptions, withoutNulls } from "../../shared/action-fields.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { withOptions } from "../../shared/action-fields.ts";
 import { ApiError, apiPath, create, get, send } from "../../shared/api.ts";
-import { FormDialog, LoadedDialog } from "../../shared/form-dialog.tsx";
+import { LoadedDialog } from "../../shared/form-dialog.tsx";
 import { NewSecret } from "../../shared/key-dialogs.tsx";
 import { Actions, type ListAction } from "../../shared/resource-page.tsx";
 import { go, pathTo } from "../../shared/router.tsx";
@@ -24,7 +25,13 @@ const keyInput = {
   ],
 } as const;
 
-export function OpenAccount({ close }: { close(): void }) {
+export const opening: ListAction = {
+  title: "Open an account",
+  action: openAccount,
+  dialog: (close) => <OpenAccount close={close} />,
+};
+
+function OpenAccount({ close }: { close(): void }) {
   return (
     <LoadedDialog
       title="Open an account"
@@ -44,22 +51,16 @@ function OpenForm(props: { plans: readonly Plan[]; overview: Overview; close(): 
   const { plans, overview, close } = props;
   const sentId = useRef("");
   const offered = plans.filter(({ offered }) => offered).map(({ id }) => [id, id] as const);
-  const { form, input } = openAccount;
-  const inputs = withOptions(inputsOf(input, { plan: offered[0]?.[0] }), "plan", offered);
   return (
-    <FormDialog
-      title={form?.title ?? ""}
-      kind="open"
+    <ActionDialog<Opened>
       action={openAccount}
-      submit={form?.submit ?? ""}
-      intro={<p>{form?.intro}</p>}
-      fields={[...inputs, keyInput]}
-      send={async ({ key: name, ...values }, operationId) => {
-        const body = withoutNulls(jsonIn(input, values));
-        const { value: account, isNew } = await create<Account>(apiPath("accounts"), body).catch(
+      initial={{ plan: offered[0]?.[0] ?? "" }}
+      inputs={(inputs) => [...withOptions(inputs, "plan", offered), keyInput]}
+      make={async (json, { key: name }, operationId) => {
+        const { value: account, isNew } = await create<Account>(apiPath("accounts"), json).catch(
           (error: unknown) => {
             if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
-              sentId.current = String(body.id);
+              sentId.current = String(json.id);
             }
             throw error;
           },
@@ -70,12 +71,13 @@ function OpenForm(props: { plans: readonly Plan[]; overview: Overview; close(): 
           throw new ApiError(409, "account_exists", message, "id");
         }
         sentId.current = account.id;
-        const done = openAccount.done?.(account) ?? "";
-        if (name === "none") return { done };
+        if (name === "none") return account;
         const path = apiPath("accounts", account.id, "keys");
-        const made = await send<NewKey>("POST", path, { operation_id: operationId, name });
-        return { done, result: <HandOver account={account} made={made} overview={overview} /> };
+        return { ...account, made: await send<NewKey>("POST", path, { operation_id: operationId, name }) };
       }}
+      result={({ made, ...account }) =>
+        made && <HandOver account={account} made={made} overview={overview} />
+      }
       close={(isDone) => {
         close();
         if (isDone) go(pathTo("accounts", sentId.current));
@@ -83,6 +85,9 @@ function OpenForm(props: { plans: readonly Plan[]; overview: Overview; close(): 
     />
   );
 }
+
+/** An account with its first key. */
+type Opened = Account & { made?: NewKey };
 
 /** All that the holder of a new key needs, and ways to give it. */
 function HandOver(props: { account: Account; made: NewKey; overview: Overview }) {

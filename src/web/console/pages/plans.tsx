@@ -3,35 +3,37 @@
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
 import { grantedCapText } from "../../../accounts/plan-text.ts";
 import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
-import { Button } from "../../shared/button.tsx";
-import { useAction } from "../../shared/form-dialog.tsx";
 import { periodTitle } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
+import { type ListAction, useActions } from "../../shared/resource-page.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
 import type { Plan, PlanList, ReloadPreview } from "../types.ts";
-import { DraftPlan, SettingChanges } from "./drafts.tsx";
+import { planDraft, SettingChanges } from "./drafts.tsx";
 
 export function PlansPage() {
   const plans = useLoaded("plan list", (signal) => get<PlanList>("/admin/plans", { limit: 500 }, signal));
-  const { open, show, close } = useAction<"reload" | "apply">(plans.reload);
+  const { button, dialog } = useActions(plans.reload);
   return (
     <>
-      <PageHead title="Plans">
-        <Button action={reloadConfiguration} class="primary" onClick={() => show("reload")}>
-          Reload the configuration
-        </Button>
-      </PageHead>
+      <PageHead title="Plans">{button(reload)}</PageHead>
       <Shown of={plans}>
         {({ data, configuration }) => (
           <>
-            <Difference of={configuration} apply={() => show("apply")} />
+            {configuration.current ? (
+              <p class="quiet">The plans are those of the configuration, as this node last read it.</p>
+            ) : (
+              <div class="notice warn">
+                <p>The configuration of this node has other plans than those in use:</p>
+                <SettingChanges rows={configuration.changes} />
+                {button(applying(configuration))}
+              </div>
+            )}
             {data.length === 0 && <Empty>There is no plan. Add one to inkwell.yaml, and reload.</Empty>}
             {data.map((plan) => (
               <PlanCard key={plan.id} plan={plan} />
@@ -39,27 +41,26 @@ export function PlansPage() {
           </>
         )}
       </Shown>
-      {open === "reload" && (
-        <ActionDialog
-          action={reloadConfiguration}
-          preview={async () => <Preview of={await get<ReloadPreview>("/admin/reload")} />}
-          close={close}
-        />
-      )}
-      {open === "apply" && plans.value && (
-        <ActionDialog
-          action={applyPlans}
-          intro={
-            <>
-              <p>{applyPlans.form?.intro}</p>
-              <SettingChanges rows={plans.value.configuration.changes} />
-            </>
-          }
-          close={close}
-        />
-      )}
+      {dialog}
     </>
   );
+}
+
+const reload: ListAction = {
+  title: "Reload the configuration",
+  look: "primary",
+  action: reloadConfiguration,
+  parts: { preview: async () => <Preview of={await get<ReloadPreview>("/admin/reload")} /> },
+};
+
+function applying({ changes }: PlanList["configuration"]): ListAction {
+  const intro = (
+    <>
+      <p>{applyPlans.form?.intro}</p>
+      <SettingChanges rows={changes} />
+    </>
+  );
+  return { title: "Apply the plans of the configuration", action: applyPlans, parts: { intro } };
 }
 
 type Version = Plan["versions"][number];
@@ -69,7 +70,7 @@ function grantText({ credits, every }: Version["base"]): string {
 }
 
 function PlanCard({ plan }: { plan: Plan }) {
-  const { open, show, close } = useAction<"draft">();
+  const { button, dialog } = useActions();
   const limitOf = (value: number | null) => (value === null ? "no limit" : wholeNumber(value));
   return (
     <Card
@@ -77,9 +78,7 @@ function PlanCard({ plan }: { plan: Plan }) {
       actions={
         <>
           {!plan.offered && <Badge text="retired" />}
-          <Button aria-label={`Change this plan: ${plan.id}`} onClick={() => show("draft")}>
-            Change this plan
-          </Button>
+          {button(planDraft(plan), `Change this plan: ${plan.id}`)}
           <Link to={`${pathTo("accounts")}?plan=${encodeURIComponent(plan.id)}`}>
             {counted(plan.accounts, "account")}
           </Link>
@@ -104,31 +103,8 @@ function PlanCard({ plan }: { plan: Plan }) {
           ...columnsOf("plan", "models"),
         ]}
       />
-      {open === "draft" && <DraftPlan plan={plan} close={close} />}
+      {dialog}
     </Card>
-  );
-}
-
-type Configured = PlanList["configuration"];
-
-function Difference({ of: configured, apply }: { of: Configured; apply(): void }) {
-  if (configured.current) {
-    return <p class="quiet">The plans are those of the configuration, as this node last read it.</p>;
-  }
-  return (
-    <div class="notice warn">
-      <p>The configuration of this node has other plans than those in use:</p>
-      <ul>
-        {configured.changes.map(({ setting, before, after }) => (
-          <li key={setting}>
-            {setting}: {before ?? "–"} → {after ?? "–"}
-          </li>
-        ))}
-      </ul>
-      <Button action={applyPlans} onClick={apply}>
-        Apply the plans of the configuration
-      </Button>
-    </div>
   );
 }
 
