@@ -10,6 +10,7 @@ import { ActionDialog, type ActionProps } from "./action-dialog.tsx";
 import { get, type Query } from "./api.ts";
 import { Button } from "./button.tsx";
 import { useChoice } from "./choice.tsx";
+import { Card, PageHead } from "./layout.tsx";
 import { Options } from "./options.tsx";
 import { commandLine } from "./paths.ts";
 import { go, type Place, withParameters } from "./router.tsx";
@@ -90,8 +91,12 @@ interface ResourceProps<Row> {
   /** Said below a list of one page that has more rows. */
   more?: ComponentChildren;
   hasRefresh?: boolean;
-  /** Puts the buttons of the actions, and filters with the table, into the page. */
-  frame?(buttons: ComponentChildren, list: ComponentChildren): ComponentChildren;
+  /** The heading of the page, with the buttons of the actions. */
+  heading?: string;
+  /** Said below it. */
+  above?: ComponentChildren;
+  /** The title of a card around the list, with those buttons if there is no heading. */
+  card?: string;
   /** Called after a change, which loads the list again. */
   changed?(): void;
 }
@@ -99,7 +104,7 @@ interface ResourceProps<Row> {
 export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const { place, path, limit, filters = [], query = {}, version = "", rowActions, actions = [] } = props;
   const { caption, columns = [], keyOf, many, empty, command, note, more, hasRefresh, changed } = props;
-  const { List = Table, frame = (buttons, shown) => [buttons, shown] } = props;
+  const { List = Table, heading, above, card } = props;
   const parameter = (name: string) => place?.query.get(name) || null;
   const after = parameter("after");
   const filtered = Object.fromEntries(filters.map(({ name }) => [name, parameter(name)]));
@@ -139,6 +144,7 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
     shownColumns.push({ title: rowActions.title, cell });
   }
   const buttonsOf = (all: readonly ListAction[]) => all.length > 0 && all.map((each) => button(each));
+  const buttons = buttonsOf(actions);
   const shown = (
     <>
       {(filters.length > 0 || hasRefresh) && (
@@ -181,7 +187,16 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   );
   return (
     <>
-      {frame(buttonsOf(actions), shown)}
+      {heading !== undefined && <PageHead title={heading}>{buttons}</PageHead>}
+      {heading === undefined && card === undefined && buttons && <p class="buttons above">{buttons}</p>}
+      {above}
+      {card === undefined ? (
+        shown
+      ) : (
+        <Card title={card} actions={heading === undefined && buttons}>
+          {shown}
+        </Card>
+      )}
       {dialog}
     </>
   );

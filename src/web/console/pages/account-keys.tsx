@@ -3,7 +3,7 @@ import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.
 import { apiPath } from "../../shared/api.ts";
 import { changedKeyParts, newKeyParts, rotatedKeyParts } from "../../shared/key-dialogs.tsx";
 import { KeyCaps, keyAction, keyCells, keyNames } from "../../shared/key-values.tsx";
-import { ResourceList } from "../../shared/resource-page.tsx";
+import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
@@ -24,6 +24,8 @@ const rowActions = [
 ];
 
 export function AccountKeys({ account: { id, state } }: AccountTabProps) {
+  const parts = { target: { account: id }, subject: id, ...newKeyParts(null) };
+  const make: ListAction = { title: "Create a key", action: makeKey, look: "primary", parts };
   return (
     <ResourceList<Key>
       path={apiPath("accounts", id, "keys")}
@@ -31,23 +33,10 @@ export function AccountKeys({ account: { id, state } }: AccountTabProps) {
       caption="Keys of the account"
       columns={columns}
       rowActions={{ title: "Change", actions: rowActions }}
-      actions={[
-        {
-          title: "Create a key",
-          action: makeKey,
-          look: "primary",
-          parts: { target: { account: id }, subject: id, ...newKeyParts(null) },
-        },
-      ]}
+      actions={state === "closed" ? [] : [make]}
       command={`key create ${id}`}
       empty="This account has no key yet. Create one, and give its secret to the client."
       more={<p class="quiet">The first {keysMax} keys are shown. The operator API lists all of them.</p>}
-      frame={(buttons, list) => (
-        <>
-          {state !== "closed" && <p class="buttons above">{buttons}</p>}
-          {list}
-        </>
-      )}
     />
   );
 }

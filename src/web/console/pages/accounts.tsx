@@ -1,7 +1,6 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 
 import { accountFilters } from "../../../actions/accounts.ts";
-import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
@@ -70,12 +69,7 @@ export function AccountsPage({ place }: { place: Place }) {
           <p>There is no account yet. Open the first one, then create a key for it.</p>
         )
       }
-      frame={(buttons, list) => (
-        <>
-          <PageHead title="Accounts">{buttons}</PageHead>
-          {list}
-        </>
-      )}
+      heading="Accounts"
     />
   );
 }

@@ -75,18 +75,10 @@ function Deliveries({ endpoint, place, changed }: { endpoint: string; place: Pla
       columns={deliveryColumns}
       keyOf={({ number }) => String(number)}
       actions={[
-        {
-          title: "Send again",
-          action: sendEvents,
-          parts: { target: { endpoint }, subject: endpoint },
-        },
+        { title: "Send again", action: sendEvents, parts: { target: { endpoint }, subject: endpoint } },
       ]}
       empty="There are no such events."
-      frame={(buttons, list) => (
-        <Card title={`Events for ${endpoint}`} actions={buttons}>
-          {list}
-        </Card>
-      )}
+      card={`Events for ${endpoint}`}
       changed={changed}
     />
   );

@@ -42,12 +42,8 @@ export function LinksPage({ place }: { place: Place }) {
       })}
       actions={[make]}
       empty="There is no link. With one, each person of a class opens an account of their own."
-      frame={(buttons, list) => (
-        <>
-          <PageHead title="Links">{buttons}</PageHead>
-          <Card title="Links by which many people join">{list}</Card>
-        </>
-      )}
+      heading="Links"
+      card="Links by which many people join"
     />
   );
 }

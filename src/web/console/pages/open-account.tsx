@@ -1,7 +1,7 @@
 /** Opening an account with a key, and handing the key over. */
 import { useRef } from "preact/hooks";
 import { openAccount } from "../../../actions/accounts.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { ActionDialog, type ActionProps } from "../../shared/action-dialog.tsx";
 import { withOptions } from "../../shared/action-fields.ts";
 import { ApiError, apiPath, create, get, send } from "../../shared/api.ts";
 import { LoadedDialog } from "../../shared/form-dialog.tsx";
@@ -26,15 +26,35 @@ const keyInput = {
 } as const;
 
 export const opening: ListAction = {
-  title: "Open an account",
+  title: openAccount.title,
   action: openAccount,
   dialog: (close) => <OpenAccount close={close} />,
 };
 
-function OpenAccount({ close }: { close(): void }) {
+function OpenAccount({ close }: { close(isDone?: boolean): void }) {
+  const sentId = useRef("");
+  const open: ActionProps<Opened>["make"] = async (json, { key: name }, operationId) => {
+    const { value: account, isNew } = await create<Account>(apiPath("accounts"), json).catch(
+      (error: unknown) => {
+        if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
+          sentId.current = String(json.id);
+        }
+        throw error;
+      },
+    );
+    // The API treats it as a repetition. It is one only if this form has sent it before.
+    if (!isNew && sentId.current !== account.id) {
+      const message = `Account ${account.id} exists already. Nothing has changed. Choose another id.`;
+      throw new ApiError(409, "account_exists", message, "id");
+    }
+    sentId.current = account.id;
+    if (name === "none") return account;
+    const path = apiPath("accounts", account.id, "keys");
+    return { ...account, made: await send<NewKey>("POST", path, { operation_id: operationId, name }) };
+  };
   return (
     <LoadedDialog
-      title="Open an account"
+      title={openAccount.title}
       of="choices"
       load={async (signal) => ({
         plans: (await get<Page<Plan>>("/admin/plans", { limit: 500 }, signal)).data,
@@ -42,47 +62,25 @@ function OpenAccount({ close }: { close(): void }) {
       })}
       close={close}
     >
-      {(choices) => <OpenForm {...choices} close={close} />}
-    </LoadedDialog>
-  );
-}
-
-function OpenForm(props: { plans: readonly Plan[]; overview: Overview; close(): void }) {
-  const { plans, overview, close } = props;
-  const sentId = useRef("");
-  const offered = plans.filter(({ offered }) => offered).map(({ id }) => [id, id] as const);
-  return (
-    <ActionDialog<Opened>
-      action={openAccount}
-      initial={{ plan: offered[0]?.[0] ?? "" }}
-      inputs={(inputs) => [...withOptions(inputs, "plan", offered), keyInput]}
-      make={async (json, { key: name }, operationId) => {
-        const { value: account, isNew } = await create<Account>(apiPath("accounts"), json).catch(
-          (error: unknown) => {
-            if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
-              sentId.current = String(json.id);
+      {({ plans, overview }) => {
+        const offered = plans.filter((plan) => plan.offered).map(({ id }) => [id, id] as const);
+        return (
+          <ActionDialog<Opened>
+            action={openAccount}
+            initial={{ plan: offered[0]?.[0] ?? "" }}
+            inputs={(inputs) => [...withOptions(inputs, "plan", offered), keyInput]}
+            make={open}
+            result={({ made, ...account }) =>
+              made && <HandOver account={account} made={made} overview={overview} />
             }
-            throw error;
-          },
+            close={(isDone) => {
+              close();
+              if (isDone) go(pathTo("accounts", sentId.current));
+            }}
+          />
         );
-        // The API treats it as a repetition. It is one only if this form has sent it before.
-        if (!isNew && sentId.current !== account.id) {
-          const message = `Account ${account.id} exists already. Nothing has changed. Choose another id.`;
-          throw new ApiError(409, "account_exists", message, "id");
-        }
-        sentId.current = account.id;
-        if (name === "none") return account;
-        const path = apiPath("accounts", account.id, "keys");
-        return { ...account, made: await send<NewKey>("POST", path, { operation_id: operationId, name }) };
       }}
-      result={({ made, ...account }) =>
-        made && <HandOver account={account} made={made} overview={overview} />
-      }
-      close={(isDone) => {
-        close();
-        if (isDone) go(pathTo("accounts", sentId.current));
-      }}
-    />
+    </LoadedDialog>
   );
 }
 

@@ -1,7 +1,7 @@
 /** Operator keys, and all changes with who made them. */
 import { operatorKeyState } from "../../../actions/columns.ts";
 import { endOperatorKey, makeOperatorKey } from "../../../actions/operator-keys.ts";
-import { Card, PageHead } from "../../shared/layout.tsx";
+import { PageHead } from "../../shared/layout.tsx";
 import { type Filter, type ListAction, ResourceList, type RowAction } from "../../shared/resource-page.tsx";
 import type { Place } from "../../shared/router.tsx";
 import { Secret } from "../../shared/secret.tsx";
@@ -50,11 +50,7 @@ export function OperatorsPage({ place }: { place: Place }) {
         actions={[make]}
         command="operator create reports"
         empty="There is no operator key. Programs that use the operator API need one."
-        frame={(buttons, list) => (
-          <Card title="Operator keys" actions={buttons}>
-            {list}
-          </Card>
-        )}
+        card="Operator keys"
       />
       <ResourceList<Change>
         place={place}
@@ -64,7 +60,7 @@ export function OperatorsPage({ place }: { place: Place }) {
         caption="Changes, newest first"
         List={ChangeLog}
         empty="No change matches."
-        frame={(_, list) => <Card title="Changes">{list}</Card>}
+        card="Changes"
       />
     </>
   );

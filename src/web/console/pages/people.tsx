@@ -10,8 +10,7 @@ import {
   personStateForms,
 } from "../../../actions/people.ts";
 import { apiPath, readBlob } from "../../shared/api.ts";
-import { Card, PageHead } from "../../shared/layout.tsx";
-import { type ListAction, ResourceList, type RowAction } from "../../shared/resource-page.tsx";
+import { ResourceList, type RowAction } from "../../shared/resource-page.tsx";
 import type { Place } from "../../shared/router.tsx";
 import { SaveButton } from "../../shared/save-button.tsx";
 import { columnsOf } from "../../shared/table.tsx";
@@ -24,11 +23,6 @@ export const personCells = {
   email: personEmail,
   account: ({ account }: Person) => account !== null && <AccountLink id={account} />,
   suspended_at: (person: Person) => <Badge text={personState(person)} />,
-};
-
-const add: ListAction = {
-  title: "Add a person behind a front end",
-  action: addPerson,
 };
 
 const stateChange = (state: keyof typeof personStateForms): RowAction<Person> => {
@@ -92,18 +86,11 @@ export function PeoplePage({ place }: { place: Place }) {
       ]}
       caption="People"
       columns={columnsOf("person", "name email role account seen_at suspended_at", personCells)}
-      rowActions={{
-        title: "Change",
-        actions: changes,
-      }}
-      actions={[add]}
+      rowActions={{ title: "Change", actions: changes }}
+      actions={[{ title: "Add a person behind a front end", action: addPerson }]}
       empty={place.query.size > 0 ? "No person is like this." : "There is no person."}
-      frame={(buttons, list) => (
-        <>
-          <PageHead title="People">{buttons}</PageHead>
-          <Card title="People who sign in, or are behind a front end">{list}</Card>
-        </>
-      )}
+      heading="People"
+      card="People who sign in, or are behind a front end"
     />
   );
 }

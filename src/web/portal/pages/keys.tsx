@@ -1,7 +1,6 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
 import { apiPath } from "../../shared/api.ts";
 import { KeyCaps, keyCells, keyNames, limitsOf, periodTitle } from "../../shared/key-values.tsx";
-import { PageHead } from "../../shared/layout.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -30,18 +29,17 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
       })}
       rowActions={{ title: "Change", actions: keyActions(own) }}
       actions={rights.can_create_keys ? [createKey(own)] : []}
-      frame={(buttons, list) => (
+      heading={rights.keys === "own" ? "Your key" : "Keys"}
+      above={
         <>
-          <PageHead title={rights.keys === "own" ? "Your key" : "Keys"}>{buttons}</PageHead>
           {rights.why_not !== null && <p class="notice">{rights.why_not}</p>}
           {own.key === null && <p class="quiet above">{allowedKeys(own)}</p>}
           <p class="quiet above">
             Limits of the plan {own.plan.id}, for all keys of the account together: {limitsOf(own.plan)}. A
             limit of a key counts in addition.
           </p>
-          {list}
         </>
-      )}
+      }
       changed={changed}
     />
   );
