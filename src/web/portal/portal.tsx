@@ -1,12 +1,12 @@
 /** The pages of the portal, and what its sign-in says. */
 import { useEffect, useRef } from "preact/hooks";
-import { type Arrival, apiPath, get } from "../shared/api.ts";
+import { type Arrival, apiPath } from "../shared/api.ts";
 import type { Joining } from "../shared/arrival.ts";
 import { PageHead } from "../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../shared/router.tsx";
 import type { SignInWords } from "../shared/sign-in.tsx";
 import { Shown } from "../shared/states.tsx";
-import { useLoaded } from "../shared/use-loaded.ts";
+import { useGet } from "../shared/use-loaded.ts";
 import { MissingPage, WebApp } from "../shared/web-app.tsx";
 import { ChatPage } from "./pages/chat.tsx";
 import { HomePage } from "./pages/home.tsx";
@@ -45,7 +45,7 @@ export function Portal({ arrival }: { arrival: Arrival | Joining | null }) {
 }
 
 function CurrentPage({ place }: { place: Place }) {
-  const account = useLoaded("account", (signal) => get<OwnAccount>(apiPath("account"), {}, signal));
+  const account = useGet<OwnAccount>(apiPath("account"));
   // Another page of the portal begins with the present state of the account and its rights.
   const [section] = place.parts;
   const before = useRef(section);

@@ -1,7 +1,7 @@
 /** Asks for a new link of an invitation. The page says the same for all addresses. */
 import { useState } from "preact/hooks";
 import { askForLink } from "./api.ts";
-import { Input, useAttempt } from "./plain-form.tsx";
+import { Form, Input, useAttempt } from "./plain-form.tsx";
 
 export function AskForLink() {
   const [email, setEmail] = useState("");
@@ -13,13 +13,7 @@ export function AskForLink() {
     setSaid("If this address was invited, a mail with a new link is on its way. Earlier links end.");
   };
   return (
-    <form
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        void attempt(ask);
-      }}
-    >
+    <Form submit={() => void attempt(ask)}>
       <p class="quiet">Were you invited, and your link does not work any more?</p>
       <Input
         id="invited-email"
@@ -36,6 +30,6 @@ export function AskForLink() {
       <p id="invited-error" class="error" role="alert">
         {error?.message}
       </p>
-    </form>
+    </Form>
   );
 }

@@ -14,10 +14,11 @@ interface BalanceProps {
   note?: ComponentChildren;
 }
 
+const titles = { base: "Base", overage: "Overage" } as const;
+
 export function BalancePicture(props: BalanceProps) {
   const { balance, refills, heldMicro, note = "whole credits, rounded down" } = props;
-  const { balances, caps, baseWindow, overageWindow } = balance;
-  const refillOf = (name: Refills[number]["bucket"]) => refills.find(({ bucket }) => bucket === name);
+  const { balances, caps } = balance;
   return (
     <>
       <div class="figures">
@@ -31,20 +32,16 @@ export function BalancePicture(props: BalanceProps) {
           <ShortAmount micro={heldMicro} />
         </Figure>
       </div>
-      <Bucket
-        name="Base"
-        {...balances.base}
-        cap={caps.base.credits}
-        window={baseWindow}
-        refill={refillOf("base")}
-      />
-      <Bucket
-        name="Overage"
-        {...balances.overage}
-        cap={caps.overage.credits}
-        window={overageWindow}
-        refill={refillOf("overage")}
-      />
+      {(["base", "overage"] as const).map((name) => (
+        <Bucket
+          key={name}
+          name={titles[name]}
+          {...balances[name]}
+          cap={caps[name].credits}
+          window={balance[`${name}Window`]}
+          refill={refills.find(({ bucket }) => bucket === name)}
+        />
+      ))}
     </>
   );
 }

@@ -11,6 +11,7 @@ import { ApiError } from "./api.ts";
 import { Button, useForbidden } from "./button.tsx";
 import { Field, type FieldOf, type Values, valueProblemOf, withLabels } from "./field.tsx";
 import { newOperationId } from "./operation-id.ts";
+import { Form } from "./plain-form.tsx";
 import { Failure } from "./states.tsx";
 import { toast } from "./toasts.tsx";
 import { useLoaded } from "./use-loaded.ts";
@@ -124,13 +125,7 @@ export function FormDialog(props: FormProps) {
           </div>
         </>
       ) : (
-        <form
-          noValidate
-          onSubmit={(event) => {
-            event.preventDefault();
-            void run(event.currentTarget);
-          }}
-        >
+        <Form submit={run}>
           {intro && <div class="intro">{intro}</div>}
           {shown.filter((field) => !more.includes(field)).map(fieldIn)}
           {more.length > 0 && (
@@ -160,7 +155,7 @@ export function FormDialog(props: FormProps) {
               {isBusy ? "Please wait …" : isPreview ? "Preview" : submit}
             </Button>
           </div>
-        </form>
+        </Form>
       )}
     </Dialog>
   );

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { ApiError, askToJoin, signIn, signInChoices } from "./api.ts";
 import { Button } from "./button.tsx";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
-import { Input, useAttempt } from "./plain-form.tsx";
+import { Form, Input, useAttempt } from "./plain-form.tsx";
 import { go, pathTo } from "./router.tsx";
 import { useLoaded } from "./use-loaded.ts";
 
@@ -33,13 +33,7 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
   };
   const failed = error ?? choices.error;
   return (
-    <form
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (!isBusy && choices.value !== null) void attempt(join);
-      }}
-    >
+    <Form submit={() => !isBusy && choices.value !== null && void attempt(join)}>
       <h1 id="sign-in">Join</h1>
       <p>
         {isMailed
@@ -84,7 +78,7 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
       </button>{" "}
       {/* The code is not in the address any more. */}
       <Button onClick={() => location.reload()}>Sign in another way</Button>
-    </form>
+    </Form>
   );
 }
 

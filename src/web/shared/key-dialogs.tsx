@@ -1,7 +1,7 @@
 /** What dialogs for keys differ in from their actions, in both apps. A new secret is shown once. */
 import { planLimitNames } from "../../accounts/plan-limits.ts";
 import type { ActionTexts } from "../../actions/action.ts";
-import { apiPath, get } from "./api.ts";
+import { apiPath } from "./api.ts";
 import type { FieldOf } from "./field.tsx";
 import { wholeNumber } from "./numbers.ts";
 import type { Parts } from "./resource-page.tsx";
@@ -9,7 +9,7 @@ import { Secret } from "./secret.tsx";
 import { Snippets } from "./snippets.tsx";
 import { exactTime } from "./times.ts";
 import type { Key, NewKey } from "./types.ts";
-import { useLoaded } from "./use-loaded.ts";
+import { useGet } from "./use-loaded.ts";
 
 interface NewSecretProps {
   secret: string | null;
@@ -50,7 +50,7 @@ export function newKeyParts(
 
 /** A new key, and how to use it. */
 export function NewSecret({ secret, lost, models, publicUrl }: NewSecretProps) {
-  const all = useLoaded("models", (signal) => get<{ data: { id: string }[] }>(apiPath("models"), {}, signal));
+  const all = useGet<{ data: { id: string }[] }>(apiPath("models"));
   const model = models.find((id) => id !== "*") ?? all.value?.data[0]?.id;
   return (
     <>

@@ -1,8 +1,8 @@
 /** A field of models: a box for each with its price. Without a tick, it is all of them. */
 import { useId } from "preact/hooks";
-import { apiPath, get } from "./api.ts";
+import { apiPath } from "./api.ts";
 import { wholeNumber } from "./numbers.ts";
-import { useLoaded } from "./use-loaded.ts";
+import { useGet } from "./use-loaded.ts";
 
 interface Props {
   field: { name: string; label: string; hint?: string; options?: readonly (readonly [string, string])[] };
@@ -18,7 +18,7 @@ interface Priced {
 
 export function ModelTicks({ field: { name, label, hint, options }, value, problem, change }: Props) {
   const id = useId();
-  const all = useLoaded("models", (signal) => get<{ data: Priced[] }>(apiPath("models"), {}, signal));
+  const all = useGet<{ data: Priced[] }>(apiPath("models"));
   const ticked = value === "" ? [] : value.split(",").map((each) => each.trim());
   const priced = new Map(all.value?.data.map((model) => [model.id, model.pricing]));
   const offered = options?.map(([model]) => model) ?? [...priced.keys()];

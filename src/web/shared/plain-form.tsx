@@ -1,5 +1,5 @@
-/** Forms that are no dialog: their inputs, and one step at a time with its error. */
-import type { ComponentProps } from "preact";
+/** Forms, and for those that are no dialog: their inputs, and one step at a time with its error. */
+import type { ComponentChildren, ComponentProps } from "preact";
 import { useState } from "preact/hooks";
 
 /** `attempt` runs a step, and keeps the error of the last one. */
@@ -17,6 +17,21 @@ export function useAttempt(isBusyAtFirst = false) {
     setBusy(false);
   };
   return { isBusy, error, setError, attempt };
+}
+
+/** A form whose input this page checks, and whose entry leads to no other page. */
+export function Form(props: { submit(form: HTMLFormElement): void; children: ComponentChildren }) {
+  return (
+    <form
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        props.submit(event.currentTarget);
+      }}
+    >
+      {props.children}
+    </form>
+  );
 }
 
 type InputProps = ComponentProps<"input"> & {

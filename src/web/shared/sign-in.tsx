@@ -10,7 +10,7 @@ import { showModal } from "./form-dialog.tsx";
 import { JoinForm } from "./join.tsx";
 import { Brand } from "./layout.tsx";
 import { appTitle } from "./paths.ts";
-import { Input, useAttempt } from "./plain-form.tsx";
+import { Form, Input, useAttempt } from "./plain-form.tsx";
 import { useLoaded } from "./use-loaded.ts";
 
 export interface SignInWords {
@@ -109,12 +109,7 @@ function SignInForm({
   const takesSecret = choices.value?.accepts_secret ?? false;
   if (invitation !== null) {
     return (
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (!isBusy) void enter({ invitation });
-        }}
-      >
+      <Form submit={() => !isBusy && void enter({ invitation })}>
         <h1 id="sign-in">You are invited</h1>
         <p>
           This link opens an account for you. It works once. Anyone who has the link is taken for you, so pass
@@ -123,14 +118,13 @@ function SignInForm({
         <button type="submit" class="primary" disabled={isBusy}>
           {isBusy ? "Please wait …" : "Open my account"}
         </button>
-      </form>
+      </Form>
     );
   }
   return (
     <>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
+      <Form
+        submit={() => {
           const text = typed.trim();
           if (text === "") setError(new Error(missing));
           else if (!isBusy) void enter(secret === "key" ? { key: text } : { token: text });
@@ -175,7 +169,7 @@ function SignInForm({
             </p>
           </>
         )}
-      </form>
+      </Form>
       {choices.value?.sends_links === true && <AskForLink />}
     </>
   );

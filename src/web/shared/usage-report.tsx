@@ -1,6 +1,6 @@
 /** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
 
-import { get, readBlob } from "./api.ts";
+import { readBlob } from "./api.ts";
 import { Chart, useChartView } from "./chart.tsx";
 import { Card, Figure } from "./layout.tsx";
 import { wholeNumber } from "./numbers.ts";
@@ -13,7 +13,7 @@ import { columnsOf, Pager, Table } from "./table.tsx";
 import { dayAfter, daysBetween } from "./times.ts";
 import type { UsageReport, UsageSum } from "./types.ts";
 import { groupNameOf, renameSeries, type UsageGroup, usageSeries } from "./usage-series.ts";
-import { useLoaded } from "./use-loaded.ts";
+import { useGet, useLoaded } from "./use-loaded.ts";
 import { ShortAmount } from "./values.tsx";
 
 const daysDefault = 30;
@@ -44,16 +44,12 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
   const page = by === "day" ? { after, limit: 100 } : { order: "cost", limit: groupsMax };
   const [model = "", key = ""] = ["model", "key"].map((name) => place.query.get(name) ?? "");
   const filter = { from, to, account, model, key };
-  const name = JSON.stringify(filter);
   const view = useChartView();
-  const chart = useLoaded(`chart ${by} ${name}`, (signal) => usageSeries(path, by, filter, signal));
+  const chart = useLoaded(JSON.stringify([by, filter]), (signal) => usageSeries(path, by, filter, signal));
   const days = daysBetween(from, to);
-  const before = useLoaded(`before ${name}`, (signal) =>
-    get<UsageReport>(path, { ...filter, from: dayAfter(from, -days.length), to: from, limit: 1 }, signal),
-  );
-  const table = useLoaded(`sums ${by} ${name} ${after}`, (signal) =>
-    get<UsageReport>(path, { ...filter, by, ...page }, signal),
-  );
+  const earlier = { ...filter, from: dayAfter(from, -days.length), to: from };
+  const before = useGet<UsageReport>(path, { ...earlier, limit: 1 });
+  const table = useGet<UsageReport>(path, { ...filter, by, ...page });
   return (
     <>
       <PeriodPicker from={from} to={to} />

@@ -69,7 +69,12 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
   return { ...state, isLoading: state.isLoading || of !== key, reload };
 }
 
+/** What one request of the API answers. */
+export function useGet<T>(path: string, query: Query = {}): Loaded<T> {
+  return useLoaded(`${path} ${JSON.stringify(query)}`, (signal) => get<T>(path, query, signal));
+}
+
 /** The first page of a list, which has no others. */
 export function useList<Row>(path: string, query: Query = { limit: 500 }): Loaded<Page<Row>> {
-  return useLoaded(`${path} ${JSON.stringify(query)}`, (signal) => get<Page<Row>>(path, query, signal));
+  return useGet(path, query);
 }

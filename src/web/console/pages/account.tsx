@@ -1,11 +1,11 @@
 /** One account: its head with the changes of the account itself, and a tab for each topic. */
 import type { ComponentType } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError, apiPath, get } from "../../shared/api.ts";
+import { ApiError, apiPath } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { useGet } from "../../shared/use-loaded.ts";
 import { Badge, Id } from "../../shared/values.tsx";
 import type { Account } from "../types.ts";
 import { AccountActions } from "./account-actions.tsx";
@@ -25,7 +25,7 @@ const tabs: Readonly<Record<string, { title: string; Tab: ComponentType<AccountT
 };
 
 export function AccountPage({ id, tab, place }: { id: string; tab: string; place: Place }) {
-  const account = useLoaded(`account ${id}`, (signal) => get<Account>(apiPath("accounts", id), {}, signal));
+  const account = useGet<Account>(apiPath("accounts", id));
   const [changes, setChanges] = useState(0);
   const reload = () => {
     account.reload();

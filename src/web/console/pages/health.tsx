@@ -1,12 +1,11 @@
 /** Health: readiness, models, nodes, jobs, and the audit. */
 
-import { get } from "../../shared/api.ts";
 import { Button } from "../../shared/button.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
-import { type Loaded, useList, useLoaded } from "../../shared/use-loaded.ts";
+import { type Loaded, useGet, useList } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
 import type { Job, LastAudit, Model, Node, Readiness } from "../types.ts";
 import { RecentErrors } from "./errors.tsx";
@@ -14,11 +13,11 @@ import { JobsCard } from "./jobs.tsx";
 import { ModelTable, PriceTable } from "./models.tsx";
 
 export function HealthPage() {
-  const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
+  const readiness = useGet<Readiness>("/readyz");
   const models = useList<Model>("/admin/models");
   const nodes = useList<Node>("/admin/nodes");
   const jobs = useList<Job>("/admin/jobs");
-  const audit = useLoaded("audit", (signal) => get<LastAudit>("/admin/audit", {}, signal));
+  const audit = useGet<LastAudit>("/admin/audit");
   return (
     <>
       <PageHead title="Health">

@@ -2,7 +2,6 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { get } from "../../shared/api.ts";
 import { Button } from "../../shared/button.tsx";
 import { Chart, changeTo, useChartView } from "../../shared/chart.tsx";
 import { Card, Figure, PageHead } from "../../shared/layout.tsx";
@@ -15,7 +14,7 @@ import { columnsOf, ShownTable, Table } from "../../shared/table.tsx";
 import { dateOf, daysBetween, hourOf, hoursOfDay, hoursUntil, today } from "../../shared/times.ts";
 import type { UsageReport } from "../../shared/types.ts";
 import { totalOf, usageSeries } from "../../shared/usage-series.ts";
-import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
+import { type Loaded, useGet, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, ShortAmount } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { Overview } from "../types.ts";
@@ -27,17 +26,14 @@ const chartDays = 30;
 /** With as many before them, to compare. */
 const allDays = 2 * chartDays;
 const chartHours = 24;
+const sums = "/admin/usage/sums";
 
 export function OverviewPage() {
   const live = useLive<Overview>("/admin/overview", ({ running }) => running.running + running.waiting > 0);
   const [from, to] = [today(1 - chartDays), today(1)];
   const first = today(1 - allDays);
-  const daily = useLoaded(`daily ${first}`, (signal) =>
-    get<UsageReport>("/admin/usage/sums", { by: "day", from: first, to, limit: 500 }, signal),
-  );
-  const top = useLoaded(`top ${from}`, (signal) =>
-    get<UsageReport>("/admin/usage/sums", { by: "account", from, to, order: "cost", limit: 5 }, signal),
-  );
+  const daily = useGet<UsageReport>(sums, { by: "day", from: first, to, limit: 500 });
+  const top = useGet<UsageReport>(sums, { by: "account", from, to, order: "cost", limit: 5 });
   return (
     <>
       <PageHead title="Overview">
@@ -69,7 +65,7 @@ function CostByDay(props: { days: readonly string[]; daily: Loaded<UsageReport>;
   const view = useChartView();
   const period = { from: days[0] ?? "", to: today(1) };
   const groups = useLoaded(`series ${by} ${period.from}`, async (signal) =>
-    by === "day" ? [] : await usageSeries("/admin/usage/sums", by, period, signal),
+    by === "day" ? [] : await usageSeries(sums, by, period, signal),
   );
   const label = `Cost in credits on each of the last ${chartDays} days`;
   const groupNames = { day: "all together", model: "by model", account: "by account" };
@@ -253,9 +249,9 @@ const noSums: Sums = { requests: 0, prompt_tokens: 0, completion_tokens: 0, cost
 
 /** Returns the sums of each day, those of today as they are now. */
 function sumsByDay({ data }: UsageReport, days: readonly string[], now: Overview | null): Sums[] {
-  const sums = new Map<string | null, Sums>(data.map((row) => [row.day, row]));
-  if (now?.usage) sums.set(dateOf(Date.parse(now.usage.hour)), now.usage.today);
-  return days.map((day) => sums.get(day) ?? noSums);
+  const found = new Map<string | null, Sums>(data.map((row) => [row.day, row]));
+  if (now?.usage) found.set(dateOf(Date.parse(now.usage.hour)), now.usage.today);
+  return days.map((day) => found.get(day) ?? noSums);
 }
 
 function byHour(usage: Overview["usage"], hours: readonly string[], name: keyof Sums): number[] {

@@ -11,13 +11,13 @@ import { type ListAction, useActions } from "../../shared/resource-page.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { useGet } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
 import type { Plan, PlanList, ReloadPreview } from "../types.ts";
 import { planDraft, SettingChanges } from "./drafts.tsx";
 
 export function PlansPage() {
-  const plans = useLoaded("plan list", (signal) => get<PlanList>("/admin/plans", { limit: 500 }, signal));
+  const plans = useGet<PlanList>("/admin/plans", { limit: 500 });
   const { button, dialog } = useActions(plans.reload);
   return (
     <>

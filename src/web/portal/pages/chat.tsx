@@ -6,6 +6,7 @@ import { Button } from "../../shared/button.tsx";
 import { ask, type Turn } from "../../shared/conversation.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Options } from "../../shared/options.tsx";
+import { Form } from "../../shared/plain-form.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import type { OwnAccount, UsableModel } from "../types.ts";
 import { useModels } from "../use-models.ts";
@@ -114,12 +115,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
           );
         })}
       </section>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          sendTyped();
-        }}
-      >
+      <Form submit={sendTyped}>
         {edited !== null && (
           <p class="tools">
             This replaces your message and all after it.
@@ -188,7 +184,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
             New conversation
           </Button>
         </div>
-      </form>
+      </Form>
       <details>
         <summary>Settings</summary>
         <SettingsForm

@@ -1,5 +1,5 @@
 /** What the requests of the key, or of the account, cost by day, model and key. */
-import { apiPath, get } from "../../shared/api.ts";
+import { apiPath } from "../../shared/api.ts";
 import { Chart, useChartView } from "../../shared/chart.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import type { Place } from "../../shared/router.tsx";
@@ -7,7 +7,7 @@ import { Shown } from "../../shared/states.tsx";
 import { hourOf, hoursUntil } from "../../shared/times.ts";
 import { UsageOfPeriod } from "../../shared/usage-report.tsx";
 import { highest, type Series } from "../../shared/usage-series.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { useGet } from "../../shared/use-loaded.ts";
 import { useKeyNames } from "../key-names.ts";
 import type { UsageHours } from "../types.ts";
 
@@ -30,9 +30,7 @@ export function UsagePage({ place }: { place: Place }) {
 }
 
 function LastDay() {
-  const usage = useLoaded("hours", (signal) =>
-    get<UsageHours>(apiPath("usage", "hours"), { hours: hoursShown, by: "model" }, signal),
-  );
+  const usage = useGet<UsageHours>(apiPath("usage", "hours"), { hours: hoursShown, by: "model" });
   const view = useChartView();
   return (
     <Card title={`The last ${hoursShown} hours (UTC)`}>
@@ -55,15 +53,10 @@ function LastDay() {
 }
 
 function byModel(data: UsageHours["data"], times: readonly string[]): Series[] {
-  const models = new Map<string, Map<string, number>>();
-  for (const { hour, model, cost_micro } of data) {
-    const name = model ?? "";
-    const costs = models.get(name) ?? new Map<string, number>();
-    models.set(name, costs.set(hourOf(Date.parse(hour)), cost_micro));
-  }
-  const all = [...models].map(([name, costs]) => ({
-    name,
-    micro: times.map((time) => costs.get(time) ?? 0),
-  }));
+  const models = Map.groupBy(data, ({ model }) => model ?? "");
+  const all = [...models].map(([name, rows]) => {
+    const costs = new Map(rows.map(({ hour, cost_micro }) => [hourOf(Date.parse(hour)), cost_micro]));
+    return { name, micro: times.map((time) => costs.get(time) ?? 0) };
+  });
   return highest(all, times.length);
 }
