@@ -9,6 +9,7 @@ import { Lexer, type Token, type Tokens } from "marked";
 import type { ComponentChildren, VNode } from "preact";
 import { useRef } from "preact/hooks";
 import { Code } from "../shared/copy.tsx";
+import { Table } from "../shared/table.tsx";
 
 interface Finished {
   /** The part of the text that has these blocks. */
@@ -149,31 +150,11 @@ function withCharacters(text: string): string {
 }
 
 function AnswerTable({ header, rows }: Pick<Tokens.Table, "header" | "rows">) {
-  return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard
-    <section class="table" aria-label="Table" tabIndex={0}>
-      <table>
-        <thead>
-          <tr>
-            {header.map(({ tokens, align }, index) => (
-              <th key={index} scope="col" class={align === "right" ? "number" : ""}>
-                {inline(tokens)}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row, place) => (
-            <tr key={place}>
-              {row.map(({ tokens, align }, index) => (
-                <td key={index} class={align === "right" ? "number" : ""}>
-                  {inline(tokens)}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
-  );
+  const columns = header.map(({ text, tokens, align }, index) => ({
+    title: text,
+    box: inline(tokens),
+    isNumber: align === "right",
+    cell: (row: Tokens.TableCell[]) => inline(row[index]?.tokens),
+  }));
+  return <Table caption="Table" rows={rows} columns={columns} />;
 }

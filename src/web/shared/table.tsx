@@ -50,10 +50,19 @@ interface TableProps<Row> {
   columns: readonly Column<NoInfer<Row>>[];
   keyOf?(row: Row): string;
   foot?: ComponentChildren;
+  /** In the place of a table without rows. */
+  empty?: ComponentChildren;
 }
 
+type RowsProps<Row> = TableProps<Row> & { rows: readonly Row[] };
+
 /** A row without `keyOf` is known by its id, or else by its place. */
-export function Table<Row extends object>(props: TableProps<Row> & { rows: readonly Row[] }) {
+export function Table<Row extends object>(props: RowsProps<Row>) {
+  const { rows, empty } = props;
+  return rows.length === 0 && empty !== undefined ? <>{empty}</> : <Rows {...props} />;
+}
+
+function Rows<Row extends object>(props: RowsProps<Row>) {
   const { caption, rows, keyOf = idOf, foot } = props;
   const columns = props.columns.filter(
     ({ isOptional, hasValue }) => !isOptional || hasValue === undefined || rows.some((row) => hasValue(row)),
@@ -75,8 +84,8 @@ export function Table<Row extends object>(props: TableProps<Row> & { rows: reado
         <caption class="hidden">{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ title, box = title, isNumber }) => (
-              <th key={title} scope="col" class={isNumber ? "number" : ""}>
+            {columns.map(({ title, box = title, isNumber }, column) => (
+              <th key={column} scope="col" class={isNumber ? "number" : ""}>
                 {box}
               </th>
             ))}
@@ -86,7 +95,7 @@ export function Table<Row extends object>(props: TableProps<Row> & { rows: reado
           {rows.map((row, index) => (
             <tr key={keyOf(row) ?? index}>
               {columns.map(({ title, cell, isNumber }, column) => (
-                <td key={title} data-title={title} class={isNumber ? "number" : ""}>
+                <td key={column} data-title={title} class={isNumber ? "number" : ""}>
                   {cell(row, decimals[column])}
                 </td>
               ))}
@@ -106,16 +115,12 @@ export function factsOf<Row>(row: Row, columns: readonly Column<Row>[]) {
     .map(({ title, cell }) => [title, cell(row)] as const);
 }
 
-/** A table of a loaded list. Without `empty`, a list without rows is a table without rows. */
-export function ShownTable<Row extends object>(
-  props: TableProps<Row> & { of: Loaded<{ data: readonly Row[] }>; empty?: ComponentChildren },
-) {
-  const { of, empty, ...table } = props;
-  return (
-    <Shown of={of}>
-      {({ data }) => (data.length === 0 && empty !== undefined ? empty : <Table {...table} rows={data} />)}
-    </Shown>
-  );
+/** A table of a loaded list. */
+export function ShownTable<Row extends object>({
+  of,
+  ...table
+}: TableProps<Row> & { of: Loaded<{ data: readonly Row[] }> }) {
+  return <Shown of={of}>{({ data }) => <Table {...table} rows={data} />}</Shown>;
 }
 
 /** Wraps the rows of a table that is wider than its region as it would be without that. */

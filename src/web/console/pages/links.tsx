@@ -76,27 +76,20 @@ export function LinkPage({ id }: { id: string }) {
               <Seats link={shown} seats={seats} />
             </Card>
             <Card title="Accounts">
-              {data.length === 0 ? (
-                <Empty>Nobody has joined yet.</Empty>
-              ) : (
-                <>
-                  <p class="quiet">People have typed the names themselves. Nobody has confirmed them.</p>
-                  <Table
-                    caption="Accounts of the link"
-                    rows={data}
-                    columns={accountColumns}
-                    keyOf={({ account }) => account}
-                  />
-                  {next !== null && (
-                    <p>
-                      There are more.{" "}
-                      <code>
-                        {commandLine} link show {id}
-                      </code>{" "}
-                      lists all.
-                    </p>
-                  )}
-                </>
+              {data.length > 0 && (
+                <p class="quiet">People have typed the names themselves. Nobody has confirmed them.</p>
+              )}
+              <Table
+                caption="Accounts of the link"
+                rows={data}
+                columns={accountColumns}
+                keyOf={({ account }) => account}
+                empty={<Empty>Nobody has joined yet.</Empty>}
+              />
+              {next !== null && (
+                <p>
+                  There are more. <code>{`${commandLine} link show ${id}`}</code> lists all.
+                </p>
               )}
             </Card>
           </>

@@ -67,6 +67,10 @@ function CostByDay(props: { days: readonly string[]; daily: Loaded<UsageReport>;
   const groups = useLoaded(`series ${by} ${period.from}`, async (signal) =>
     by === "day" ? [] : await usageSeries(sums, by, period, signal),
   );
+  const together = (report: UsageReport) => ({
+    name: "cost",
+    micro: sumsByDay(report, days, now).map(({ cost_micro }) => cost_micro),
+  });
   const label = `Cost in credits on each of the last ${chartDays} days`;
   const groupNames = { day: "all together", model: "by model", account: "by account" };
   return (
@@ -82,19 +86,9 @@ function CostByDay(props: { days: readonly string[]; daily: Loaded<UsageReport>;
         </Button>
       ))}
     >
-      {by === "day" ? (
-        <Shown of={daily}>
-          {(report) => {
-            const micro = sumsByDay(report, days, now).map(({ cost_micro }) => cost_micro);
-            const series = [{ name: "cost", micro }];
-            return <Chart times={days} series={series} label={label} view={view} />;
-          }}
-        </Shown>
-      ) : (
-        <Shown of={groups}>
-          {(series) => <Chart times={days} series={series} label={label} view={view} />}
-        </Shown>
-      )}
+      <Shown of={by === "day" ? { ...daily, value: daily.value && [together(daily.value)] } : groups}>
+        {(series) => <Chart times={days} series={series} label={label} view={view} />}
+      </Shown>
     </Card>
   );
 }
@@ -162,20 +156,18 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
         title="Accounts with almost no credits left"
         actions={<Link to={`${pathTo("accounts")}?low_balance=true&order=remaining`}>All of them</Link>}
       >
-        {near === null ? <p class="quiet">The list is not read yet.</p> : <LowBalance rows={near.accounts} />}
+        <Table
+          caption="Accounts with almost no credits left"
+          rows={near?.accounts ?? []}
+          columns={columnsOf("account", "id plan credits", { id: AccountLink })}
+          empty={
+            <p class="quiet">
+              {near ? "No account has less than 10 % of its credits." : "The list is not read yet."}
+            </p>
+          }
+        />
       </Card>
     </>
-  );
-}
-
-function LowBalance({ rows }: { rows: NonNullable<Overview["low_balance"]>["accounts"] }) {
-  if (rows.length === 0) return <p class="quiet">No account has less than 10 % of its credits.</p>;
-  return (
-    <Table
-      caption="Accounts with almost no credits left"
-      rows={rows}
-      columns={columnsOf("account", "id plan credits", { id: AccountLink })}
-    />
   );
 }
 
@@ -221,12 +213,7 @@ interface CourseProps {
 
 /** A figure with its course, and its change against the time before. */
 function Course({ name, values, count = chartDays, back = count, before, isMicro, note }: CourseProps) {
-  if (!values)
-    return (
-      <Figure name={name} note="not read yet">
-        –
-      </Figure>
-    );
+  if (!values) return <Figure name={name} children="–" note="not read yet" />;
   const [total, earlier] = [totalOf(values.slice(-count)), totalOf(values.slice(-count - back, -back))];
   return (
     <Figure

@@ -29,35 +29,30 @@ export function RunningRequests(props: {
   return (
     <Card title="Running requests" actions={counts}>
       <div ref={list} style={{ minHeight: `${heightPx}px` }}>
-        {rows.length === 0 ? (
-          <p class="quiet">Nothing runs now.</p>
-        ) : (
-          <Table
-            caption="Running requests and the credits that they hold"
-            rows={rows}
-            columns={columnsOf(
-              "runningRequest",
-              `${hasAccount ? "account model" : "model"} since state completion_tokens held_micro request_id`,
-              {
-                account: ({ account }: RunningRequest) => account !== null && <AccountLink id={account} />,
-                since: ({ since }: RunningRequest) => (
-                  <time dateTime={since}>{lengthOf(Date.now() - Date.parse(since))}</time>
-                ),
-                state: (row: RunningRequest) => <Badge text={row.here ? row.state : "on another node"} />,
-                completion_tokens: (row: RunningRequest) => (
-                  <span title={row.here ? "of the answer so far" : "of the answer, at the last checkpoint"}>
-                    {wholeNumber(row.completion_tokens)}
-                  </span>
-                ),
-                request_id: (row: RunningRequest) => (
-                  <span title={row.request_id}>
-                    {button(stop(row), `Stop the request ${row.request_id}`)}
-                  </span>
-                ),
-              },
-            )}
-          />
-        )}
+        <Table
+          empty={<p class="quiet">Nothing runs now.</p>}
+          caption="Running requests and the credits that they hold"
+          rows={rows}
+          columns={columnsOf(
+            "runningRequest",
+            `${hasAccount ? "account model" : "model"} since state completion_tokens held_micro request_id`,
+            {
+              account: ({ account }: RunningRequest) => account !== null && <AccountLink id={account} />,
+              since: ({ since }: RunningRequest) => (
+                <time dateTime={since}>{lengthOf(Date.now() - Date.parse(since))}</time>
+              ),
+              state: (row: RunningRequest) => <Badge text={row.here ? row.state : "on another node"} />,
+              completion_tokens: (row: RunningRequest) => (
+                <span title={row.here ? "of the answer so far" : "of the answer, at the last checkpoint"}>
+                  {wholeNumber(row.completion_tokens)}
+                </span>
+              ),
+              request_id: (row: RunningRequest) => (
+                <span title={row.request_id}>{button(stop(row), `Stop the request ${row.request_id}`)}</span>
+              ),
+            },
+          )}
+        />
         {rows.length < total && (
           <p class="quiet">
             The oldest {wholeNumber(rows.length)} of {wholeNumber(total)} requests are shown.

@@ -5,7 +5,7 @@ import { apiPath } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
 import { type Live, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { useActions } from "../../shared/resource-page.tsx";
+import { type ListAction, useActions } from "../../shared/resource-page.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import type { PortalLive } from "../types.ts";
 
@@ -28,37 +28,31 @@ export function RunningRequests({ of, nameOfKey, isHiddenIfEmpty = false }: Runn
     <Card title="Running requests">
       {dialog}
       <ShownLive of={of}>
-        {({ requests: { data, more } }) =>
-          data.length === 0 ? (
-            <p class="quiet">Nothing runs now.</p>
-          ) : (
-            <>
-              <Table
-                caption="Running requests and the credits that they hold"
-                rows={data}
-                columns={[
-                  ...columnsOf(
-                    "runningRequest",
-                    "started_at model key prompt_tokens completion_tokens held_micro",
-                    { key: ({ key }: { key: string }) => nameOfKey(key) },
-                  ),
+        {({ requests: { data, more } }) => (
+          <>
+            <Table
+              caption="Running requests and the credits that they hold"
+              rows={data}
+              columns={[
+                ...columnsOf(
+                  "runningRequest",
+                  "started_at model key prompt_tokens completion_tokens held_micro",
                   {
-                    title: "",
-                    cell: ({ id }) => {
-                      const parts = { target: { request: id } };
-                      return button(
-                        { title: "Stop", action: stopOwnRequest, parts },
-                        `Stop the request ${id}`,
-                      );
-                    },
+                    key: ({ key }: { key: string }) => nameOfKey(key),
                   },
-                ]}
-              />
-              {more > 0 && <p class="quiet">{wholeNumber(more)} more requests run.</p>}
-            </>
-          )
-        }
+                ),
+                { title: "", cell: ({ id }) => button(stop(id), `Stop the request ${id}`) },
+              ]}
+              empty={<p class="quiet">Nothing runs now.</p>}
+            />
+            {more > 0 && <p class="quiet">{wholeNumber(more)} more requests run.</p>}
+          </>
+        )}
       </ShownLive>
     </Card>
   );
+}
+
+function stop(request: string): ListAction {
+  return { title: "Stop", action: stopOwnRequest, parts: { target: { request } } };
 }
