@@ -1,6 +1,6 @@
 /** Why a request cost what it cost: tokens x price = credits, and the buckets that paid. */
 import { decimalsOf, wholeNumber } from "./numbers.ts";
-import { endingCell, explainEnding } from "./request-state.tsx";
+import { endingCell, explainEnding } from "./receipts.tsx";
 import { columnsOf, factsOf, Table } from "./table.tsx";
 import { exactTime } from "./times.ts";
 import type { Receipt } from "./types.ts";

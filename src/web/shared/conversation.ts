@@ -90,9 +90,9 @@ function fieldsOf({ id, choices, usage, cost_micro, error }: Chunk, turn: Turn):
     ...(text ? { text: turn.text + text } : {}),
     ...(usage ? { tokens: { prompt: usage.prompt_tokens, completion: usage.completion_tokens } } : {}),
     ...(cost_micro === undefined ? {} : { costMicro: cost_micro }),
-    ...(isCut
-      ? { problem: "The answer reached its longest length, a spending cap, or the end of the credits." }
-      : {}),
+    ...(isCut && {
+      problem: "The answer reached its longest length, a spending cap, or the end of the credits.",
+    }),
     ...(error === undefined ? {} : { problem: error.message ?? brokenOff }),
   };
 }

@@ -13,6 +13,14 @@ export function Failure({ error, retry }: { error: Error; retry?: () => void }) 
   );
 }
 
+export function Warnings({ of }: { of: readonly string[] }) {
+  return of.map((warning) => (
+    <p key={warning} class="notice warn">
+      {warning}
+    </p>
+  ));
+}
+
 export function Empty({ children }: { children: ComponentChildren }) {
   return <div class="empty">{children}</div>;
 }

@@ -1,8 +1,7 @@
 /** Receipts of an account's finished requests. Each leads to the page that explains its cost. */
 import { apiPath } from "../../shared/api.ts";
 import { PeriodPicker } from "../../shared/period.tsx";
-import { costCell } from "../../shared/receipts.tsx";
-import { endingCell } from "../../shared/request-state.tsx";
+import { costCell, endingCell } from "../../shared/receipts.tsx";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";

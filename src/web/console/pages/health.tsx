@@ -1,15 +1,14 @@
-/** Health: readiness, models, nodes, jobs, and the audit. */
+/** Health: readiness, models, nodes, jobs, the audit, and the last errors in the log of this node. */
 
 import { Button } from "../../shared/button.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted } from "../../shared/numbers.ts";
-import { Shown } from "../../shared/states.tsx";
+import { Shown, Warnings } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
+import type { Page } from "../../shared/types.ts";
 import { type Loaded, useGet, useList } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { Job, LastAudit, Model, Node, Readiness } from "../types.ts";
-import { RecentErrors } from "./errors.tsx";
-import { JobsCard } from "./jobs.tsx";
+import type { Job, LastAudit, Model, Node, Readiness, RecentError } from "../types.ts";
 import { ModelTable, PriceTable } from "./models.tsx";
 
 export function HealthPage() {
@@ -55,11 +54,7 @@ export function HealthPage() {
 function NodeFacts({ now }: { now: Readiness }) {
   return (
     <>
-      {now.warnings.map((warning) => (
-        <p key={warning} class="notice warn">
-          {warning}
-        </p>
-      ))}
+      <Warnings of={now.warnings} />
       <Facts
         rows={[
           ["Takes requests", <Badge key="ready" text={now.ready ? "ready" : "not ready"} />],
@@ -79,6 +74,35 @@ function NodeFacts({ now }: { now: Readiness }) {
         ]}
       />
     </>
+  );
+}
+
+/** The regular work of this node: how often each job runs, and whether it succeeds. */
+function JobsCard({ of }: { of: Loaded<Page<Job>> }) {
+  return (
+    <Card title="Jobs">
+      <ShownTable
+        of={of}
+        caption="Regular work of this node"
+        keyOf={({ name }) => name}
+        columns={columnsOf("job", "name every_ms state last_success_at last_error", {
+          name: ({ name }: Job) => name.replaceAll("_", " "),
+          every_ms: ({ every_ms }: Job) => `${every_ms / 1000} s`,
+          state: ({ state, since }: Job) => (
+            <>
+              <Badge text={state} tone={state === "ok" ? "good" : "bad"} /> {state !== "ok" && "since "}
+              {state !== "ok" && <Time at={since} />}
+            </>
+          ),
+          last_error: ({ last_error: last }: Job) =>
+            last && (
+              <>
+                {last.message} (<Time at={last.at} />)
+              </>
+            ),
+        })}
+      />
+    </Card>
   );
 }
 
@@ -111,5 +135,20 @@ function AuditResult({ last }: { last: NonNullable<LastAudit["last"]> }) {
         </p>
       )}
     </>
+  );
+}
+
+function RecentErrors() {
+  const errors = useList<RecentError>("/admin/errors", { limit: 100 });
+  return (
+    <Card title="Last errors and warnings">
+      <ShownTable
+        of={errors}
+        empty={<p class="quiet">This node has logged none since its start.</p>}
+        caption="Last errors and warnings of this node, newest first"
+        keyOf={(row) => `${row.first_at} ${row.message} ${row.code}`}
+        columns={columnsOf("recentError", "last_at level message count code model request_id")}
+      />
+    </Card>
   );
 }

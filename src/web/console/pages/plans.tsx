@@ -9,7 +9,7 @@ import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { type ListAction, useActions } from "../../shared/resource-page.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
+import { Empty, Shown, Warnings } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { useGet } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
@@ -113,11 +113,7 @@ function Preview({ of: { changes, needs_restart: needsRestart, warnings } }: { o
     <>
       {changes.length === 0 ? <p>The configuration has not changed.</p> : <SettingChanges rows={changes} />}
       {needsRestart.length > 0 && <p>Only a restart changes {needsRestart.join(", ")}.</p>}
-      {warnings.map((warning) => (
-        <p key={warning} class="notice warn">
-          {warning}
-        </p>
-      ))}
+      <Warnings of={warnings} />
     </>
   );
 }
