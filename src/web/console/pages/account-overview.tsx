@@ -85,11 +85,7 @@ function People({ account, changes }: { account: string; changes: number }) {
         of={people}
         empty={<p class="quiet">Nobody has the account yet.</p>}
         caption="People who have the account"
-        columns={columnsOf("person", "name email role seen_at suspended_at", {
-          name: personCells.name,
-          email: personCells.email,
-          suspended_at: personCells.suspended_at,
-        })}
+        columns={columnsOf("person", "name email role seen_at suspended_at", personCells)}
       />
     </Card>
   );

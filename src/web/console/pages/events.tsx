@@ -9,7 +9,7 @@ import { Link, type Place, withParameters } from "../../shared/router.tsx";
 import { Empty } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
 import { useList } from "../../shared/use-loaded.ts";
-import { AccountLink } from "../account-link.tsx";
+import { accountCell } from "../account-link.tsx";
 import type { EventDelivery, EventEndpoint } from "../types.ts";
 
 const states = [
@@ -25,9 +25,7 @@ const filters: readonly Filter[] = [{ name: "state", label: "Show", options: sta
 const deliveryColumns = columnsOf(
   "eventDelivery",
   "at type account state attempts last_attempt_at? next_attempt_at? status? answer? event_id",
-  {
-    account: ({ account }: EventDelivery) => account !== null && <AccountLink id={account} />,
-  },
+  { account: accountCell },
 );
 
 export function EventsPage({ place }: { place: Place }) {

@@ -13,7 +13,7 @@ import { Empty } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { Badge, Time } from "../../shared/values.tsx";
-import { AccountLink } from "../account-link.tsx";
+import { accountCell } from "../account-link.tsx";
 import { Dots } from "../dots.tsx";
 import type { JoinLink, LinkAccount, LinkSeats } from "../types.ts";
 
@@ -49,7 +49,7 @@ export function LinksPage({ place }: { place: Place }) {
 }
 
 const accountColumns = columnsOf("linkAccount", "name account joined_at state used", {
-  account: ({ account }: LinkAccount) => <AccountLink id={account} />,
+  account: accountCell,
   used: ({ used }: LinkAccount) => (used ? "yes" : "not yet"),
 });
 

@@ -16,7 +16,7 @@ import type { UsageReport } from "../../shared/types.ts";
 import { totalOf, usageSeries } from "../../shared/usage-series.ts";
 import { type Loaded, useGet, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, ShortAmount } from "../../shared/values.tsx";
-import { AccountLink } from "../account-link.tsx";
+import { AccountLink, accountCell } from "../account-link.tsx";
 import type { Overview } from "../types.ts";
 import { FirstSteps } from "./first-steps.tsx";
 import { ModelTable } from "./models.tsx";
@@ -48,9 +48,7 @@ export function OverviewPage() {
             empty={<Empty>No request has finished yet.</Empty>}
             caption="Accounts with the highest cost"
             keyOf={({ account }) => account ?? ""}
-            columns={columnsOf("usageSum", "account requests cost_micro", {
-              account: ({ account }: UsageReport["data"][number]) => <AccountLink id={account ?? ""} />,
-            })}
+            columns={columnsOf("usageSum", "account requests cost_micro", { account: accountCell })}
           />
         </Card>
       </div>

@@ -15,13 +15,12 @@ import type { Place } from "../../shared/router.tsx";
 import { SaveButton } from "../../shared/save-button.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import { Badge } from "../../shared/values.tsx";
-import { AccountLink } from "../account-link.tsx";
+import { accountCell } from "../account-link.tsx";
 import type { Person } from "../types.ts";
 
 export const personCells = {
   name: (person: Person) => <span title={`id ${person.id}`}>{personName(person)}</span>,
   email: personEmail,
-  account: ({ account }: Person) => account !== null && <AccountLink id={account} />,
   suspended_at: (person: Person) => <Badge text={personState(person)} />,
 };
 
@@ -85,7 +84,10 @@ export function PeoplePage({ place }: { place: Place }) {
         { name: "account", label: "Account" },
       ]}
       caption="People"
-      columns={columnsOf("person", "name email role account seen_at suspended_at", personCells)}
+      columns={columnsOf("person", "name email role account seen_at suspended_at", {
+        ...personCells,
+        account: accountCell,
+      })}
       rowActions={{ title: "Change", actions: changes }}
       actions={[{ title: "Add a person behind a front end", action: addPerson }]}
       empty={place.query.size > 0 ? "No person is like this." : "There is no person."}

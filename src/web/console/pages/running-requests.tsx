@@ -6,7 +6,7 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import { type ListAction, useActions } from "../../shared/resource-page.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import { Badge } from "../../shared/values.tsx";
-import { AccountLink } from "../account-link.tsx";
+import { accountCell } from "../account-link.tsx";
 import type { RunningRequest } from "../types.ts";
 
 /** Of a list with one request, which moves nothing below it. */
@@ -37,7 +37,7 @@ export function RunningRequests(props: {
             "runningRequest",
             `${hasAccount ? "account model" : "model"} since state completion_tokens held_micro request_id`,
             {
-              account: ({ account }: RunningRequest) => account !== null && <AccountLink id={account} />,
+              account: accountCell,
               since: ({ since }: RunningRequest) => (
                 <time dateTime={since}>{lengthOf(Date.now() - Date.parse(since))}</time>
               ),
