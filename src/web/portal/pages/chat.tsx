@@ -9,7 +9,7 @@ import { Options } from "../../shared/options.tsx";
 import { Form } from "../../shared/plain-form.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import type { OwnAccount, UsableModel } from "../types.ts";
-import { useModels } from "../use-models.ts";
+import { useModels } from "../use-own.ts";
 import { type Exchange, requestOf, type Settings, SettingsForm } from "./chat-settings.tsx";
 import { ExchangeView } from "./exchange.tsx";
 

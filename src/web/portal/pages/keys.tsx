@@ -4,8 +4,8 @@ import { KeyCaps, keyCells, keyNames, limitsOf, periodTitle } from "../../shared
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
-import { keysMax } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
+import { keysMax } from "../use-own.ts";
 import { createKey, keyActions } from "./key-actions.tsx";
 
 export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void }) {

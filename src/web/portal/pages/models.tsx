@@ -3,7 +3,7 @@ import { PageHead } from "../../shared/layout.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
-import { useModels } from "../use-models.ts";
+import { useModels } from "../use-own.ts";
 
 const columns = columnsOf(
   "model",

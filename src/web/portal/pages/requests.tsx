@@ -1,6 +1,5 @@
 /** What runs, and finished requests, newest first, with what each one cost and why. */
 
-import { useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { apiPath } from "../../shared/api.ts";
 import { Button } from "../../shared/button.tsx";
@@ -11,12 +10,11 @@ import { PageHead } from "../../shared/layout.tsx";
 import { LiveMark } from "../../shared/live.tsx";
 import { PeriodPicker } from "../../shared/period.tsx";
 import { costCell, endingCell } from "../../shared/receipts.tsx";
-import { ResourceList } from "../../shared/resource-page.tsx";
+import { type ListAction, ResourceList, useActions } from "../../shared/resource-page.tsx";
 import { Link, type Place, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Receipt } from "../../shared/types.ts";
-import { useKeys } from "../key-names.ts";
-import { useModels } from "../use-models.ts";
+import { useKeys, useModels } from "../use-own.ts";
 import { RefusedRequests, refusedPath } from "./refused.tsx";
 import { RunningRequests, useRunning } from "./running.tsx";
 
@@ -26,8 +24,7 @@ const daysDefault = 30;
 const all = ["", "all"] as const;
 
 export function RequestsPage({ place }: { place: Place }) {
-  const [opened, setOpened] = useState<Receipt | null>(null);
-  const close = () => setOpened(null);
+  const { button, dialog } = useActions();
   const [model, key] = ["model", "key"].map((name) => place.query.get(name));
   const live = useRunning();
   const period = useOpenPeriod(place, daysDefault);
@@ -75,14 +72,10 @@ export function RequestsPage({ place }: { place: Place }) {
               ...columnsOf("receipt", "finished_at cost_micro", { cost_micro: costCell }),
               {
                 title: "Details",
-                cell: (row) => (
-                  <Button
-                    aria-label={`Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`}
-                    onClick={() => setOpened(row)}
-                  >
-                    Why?
-                  </Button>
-                ),
+                cell: (row) => {
+                  const label = `Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`;
+                  return button(whyOf(row, names.get(row.key) ?? row.key), label);
+                },
               },
               ...columnsOf("receipt", "model key ending prompt_tokens completion_tokens", {
                 key: ({ key }: Receipt) => names.get(key) ?? <code>{key}</code>,
@@ -110,16 +103,21 @@ export function RequestsPage({ place }: { place: Place }) {
           />
         </>
       )}
-      {opened !== null && (
-        <Dialog title="Cost of a request" cancel={close}>
-          <Charge of={opened} keyName={names.get(opened.key) ?? opened.key} />
-          <div class="buttons">
-            <Button class="primary" onClick={close}>
-              Close
-            </Button>
-          </div>
-        </Dialog>
-      )}
+      {dialog}
     </>
   );
+}
+
+function whyOf(receipt: Receipt, keyName: string): ListAction {
+  const dialog: ListAction["dialog"] = (close) => (
+    <Dialog title="Cost of a request" cancel={close}>
+      <Charge of={receipt} keyName={keyName} />
+      <div class="buttons">
+        <Button class="primary" onClick={() => close()}>
+          Close
+        </Button>
+      </div>
+    </Dialog>
+  );
+  return { title: "Why?", dialog };
 }

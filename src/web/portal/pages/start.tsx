@@ -5,7 +5,7 @@ import { Link, pathTo, usePlace } from "../../shared/router.tsx";
 import { Snippets } from "../../shared/snippets.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import type { OwnAccount } from "../types.ts";
-import { useModels } from "../use-models.ts";
+import { useModels } from "../use-own.ts";
 
 export function StartPage({ own }: { own: OwnAccount }) {
   const models = useModels();

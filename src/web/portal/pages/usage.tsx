@@ -8,8 +8,8 @@ import { hourOf, hoursUntil } from "../../shared/times.ts";
 import { UsageOfPeriod } from "../../shared/usage-report.tsx";
 import { highest, type Series } from "../../shared/usage-series.ts";
 import { useGet } from "../../shared/use-loaded.ts";
-import { useKeyNames } from "../key-names.ts";
 import type { UsageHours } from "../types.ts";
+import { useKeyNames } from "../use-own.ts";
 
 const hoursShown = 24;
 
