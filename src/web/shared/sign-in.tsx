@@ -58,12 +58,8 @@ function OverPage({ children }: { children: ComponentChildren }) {
   );
 }
 
-function SignInForm({
-  words,
-  arrival,
-  isOverPage,
-  done,
-}: Required<SignInProps> & { arrival: Arrival | null }) {
+function SignInForm(props: Required<SignInProps> & { arrival: Arrival | null }) {
+  const { words, arrival, isOverPage, done } = props;
   const { title, secret, label, missing, hint } = words;
   const [typed, setTyped] = useState("");
   const [isSecretWrong, setSecretWrong] = useState(false);

@@ -5,6 +5,7 @@ import { ApiError, apiPath } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
+import { UsageOfPeriod } from "../../shared/usage-report.tsx";
 import { useGet } from "../../shared/use-loaded.ts";
 import { Badge, Id } from "../../shared/values.tsx";
 import type { Account } from "../types.ts";
@@ -14,7 +15,6 @@ import { AccountKeys } from "./account-keys.tsx";
 import { AccountOverview } from "./account-overview.tsx";
 import { AccountReceipts } from "./account-receipts.tsx";
 import type { AccountTabProps } from "./account-tab.ts";
-import { AccountUsage } from "./account-usage.tsx";
 
 const tabs: Readonly<Record<string, { title: string; Tab: ComponentType<AccountTabProps> }>> = {
   overview: { title: "Overview", Tab: AccountOverview },
@@ -86,5 +86,12 @@ function MissingAccount({ id }: { id: string }) {
         <Link to={`${pathTo("accounts")}?${new URLSearchParams({ search: id })}`}>Search for “{id}”</Link>
       </Empty>
     </>
+  );
+}
+
+/** By day, model and key. */
+function AccountUsage({ account: { id }, place }: AccountTabProps) {
+  return (
+    <UsageOfPeriod place={place} path="/admin/usage/sums" account={id} groups={["day", "model", "key"]} />
   );
 }
