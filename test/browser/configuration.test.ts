@@ -94,7 +94,7 @@ test("plans that newer ones replaced are applied only on purpose", async (visit)
     .waitFor();
   await reload(visit);
   assert.equal(await creditsOf(service, "student"), 800);
-  await page.getByText("plans.student.base.credits: 800 → 700").waitFor();
+  await page.getByRole("row", { name: "plans.student.base.credits 800 700" }).waitFor();
   await assertAccessible(page);
   const apply = page.getByRole("button", { name: "Apply the plans of the configuration" });
   await apply.click();
