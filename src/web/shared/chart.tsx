@@ -60,6 +60,8 @@ export function Chart({ times, series, label, view, beforeMicro = 0 }: ChartProp
 
 export function changeTo(total: number, before: number, what = "the period before"): string {
   const percent = Math.round((total / before - 1) * 100);
+  // A short time before, or one of trying: a percentage would say nothing.
+  if (percent >= 900) return `${wholeNumber(Math.round(total / before))} times ${what}`;
   return `${percent < 0 ? "−" : "+"}${wholeNumber(Math.abs(percent))} % compared with ${what}`;
 }
 
