@@ -22,6 +22,11 @@ export class Peers {
     this.#relay = relay;
   }
 
+  /** Whether the service is this process. */
+  get areNone(): boolean {
+    return this.#relay === null;
+  }
+
   /**
    * Returns a function that asks the other processes. A null is a process that does not answer.
    * With `own`, the answers include the last ones of processes that have died.

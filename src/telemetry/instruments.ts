@@ -9,6 +9,11 @@ export async function lastingMetrics(all: readonly MetricValues[]): Promise<Metr
   return metrics.filter(({ type }) => ["counter", "histogram"].includes(String(type)));
 }
 
+/** Returns the text of all processes of a service. */
+export async function metricsText(all: readonly MetricValues[]): Promise<string> {
+  return await AggregatorRegistry.aggregate([...all]).metrics();
+}
+
 /** Creates metrics in one registry. */
 export class Instruments {
   readonly registry = new Registry();
@@ -38,11 +43,5 @@ export class Instruments {
     labelNames: Label[] = [],
   ) {
     return new Histogram<Label>({ name, help, buckets, labelNames, registers: [this.registry] });
-  }
-
-  /** `all`: of the processes of the service, this one first. */
-  async text(all: readonly MetricValues[]): Promise<string> {
-    const together = all.length === 1 ? this.registry : AggregatorRegistry.aggregate([...all]);
-    return await together.metrics();
   }
 }

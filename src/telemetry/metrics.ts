@@ -401,16 +401,21 @@ export class Metrics implements RequestObserver {
     return this.#make.registry.contentType;
   }
 
-  /** Of this process. */
+  /** Of this process. Each reading begins the delays of the event loop anew, as `text` does. */
   async values(): Promise<MetricValues> {
-    if (this.#sources !== null) await this.#update(this.#sources);
-    await this.events.update();
+    await this.#updateAll();
     return await this.#make.registry.getMetricsAsJSON();
   }
 
-  /** `given`: of all processes of the service. Default: the values of this process. */
-  async text(given?: readonly MetricValues[]): Promise<string> {
-    return await this.#make.text(given ?? [await this.values()]);
+  /** Of this process. */
+  async text(): Promise<string> {
+    await this.#updateAll();
+    return await this.#make.registry.metrics();
+  }
+
+  async #updateAll(): Promise<void> {
+    if (this.#sources !== null) await this.#update(this.#sources);
+    await this.events.update();
   }
 
   async #update(sources: MetricsSources): Promise<void> {

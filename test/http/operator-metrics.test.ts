@@ -45,6 +45,12 @@ operatorTest("counts requests by endpoint, status and code", async (operator, se
   assert.equal(found.get('inkwell_time_to_first_token_seconds_count{model="small"}'), 1);
 });
 
+operatorTest("shows the delays of the event loop since the last reading", async (operator) => {
+  const longest = async () => (await samples(operator)).get("nodejs_eventloop_lag_max_seconds") ?? 0;
+  // A reading without a turn of the loop before it has none.
+  await until("a delay is shown", async () => (await longest()) > 0);
+});
+
 operatorTest(
   "counts the tokens and credits of the receipts",
   async (operator, service) => {

@@ -20,6 +20,7 @@ import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import { Peers } from "../../peers.ts";
 import type { Store } from "../../store/store.ts";
+import { metricsText } from "../../telemetry/instruments.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
@@ -140,15 +141,16 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const health = async (answers: boolean) => readinessOfAll(await askHealth(answers));
   const readinessNow = shared(async () => await health(await isAnswering(dependencies.store)));
   const othersMetrics = peers.others("metrics", () => metrics.values());
-  const metricsText = shared(async () => {
+  const allMetrics = shared(async () => {
+    if (peers.areNone) return await metrics.text();
     const own = await metrics.values();
-    return await metrics.text([own, ...(await othersMetrics(null, own)).filter((each) => each !== null)]);
+    return await metricsText([own, ...(await othersMetrics(null, own)).filter((each) => each !== null)]);
   });
   app.get("/readyz", async (_request, reply) => {
     const readiness = await readinessNow();
     return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
-  app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
+  app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await allMetrics()));
   pageRoutes(app, consolePath, dependencies.readConsole);
   documentPageRoutes(app, documentsPath, dependencies.readDocuments);
   const askLive = peers.all("live", () => livePartOf(dependencies));
