@@ -8,8 +8,8 @@ import type { Alignment } from "../ledger/windows.ts";
 import { exactCredits, grouped } from "../units.ts";
 import type { Action } from "./action.ts";
 import { planCapText } from "./cap-text.ts";
-import { choice, type Field, type Fields, group, list, nullable, number, optional, text } from "./field.ts";
-import { capModels, capPeriods, limitFields, models, period } from "./fields.ts";
+import { choice, type Field, type Fields, group, nullable, number, optional, text } from "./field.ts";
+import { capModels, capPeriods, caps, limitFields, models, period } from "./fields.ts";
 
 const alignments = ["opening", "calendar"] as const;
 const aligned = {
@@ -88,17 +88,7 @@ export const draftPlan = draft({
     plan: text(rules.name, { about: "as plans list shows it" }),
     base: optional(bucket("Base")),
     overage: optional(bucket("Overage")),
-    spending_caps: optional(
-      list(cap, {
-        max: rules.capsMax,
-        text: planCapText,
-        rule: `up to ${rules.capsMax} caps, each with credits and period`,
-        label: "Spending caps",
-        hint: `Up to ${rules.capsMax}, separated by commas: ${planCapText.example}`,
-        option: "--caps <caps>",
-        about: `up to ${rules.capsMax} caps that hold together: "${planCapText.example}"; "none" removes them`,
-      }),
-    ),
+    spending_caps: optional(caps(cap, planCapText)),
     ...allOf(limitFields, ({ about: _, ...field }) => optional(nullable(field))),
     models: optional<Field<readonly string[]>>({
       ...models,

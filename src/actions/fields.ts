@@ -8,8 +8,10 @@ import { calendarPeriods, capText } from "./cap-text.ts";
 import {
   choice,
   type Field,
+  type Fields,
   group,
   idText,
+  type ListText,
   list,
   moment,
   nullable,
@@ -86,8 +88,21 @@ export const capModels: Field<readonly string[]> = {
   rule: "a list of 1 to 100 model ids, or of *",
 };
 
+/** Up to four caps that hold together. `form`: how people write them. */
+export function caps<const F extends Fields>(item: F, form: ListText) {
+  return list(item, {
+    max: rules.capsMax,
+    text: form,
+    rule: `up to ${rules.capsMax} caps, each with credits and period`,
+    label: "Spending caps",
+    hint: `Up to ${rules.capsMax}, separated by commas: ${form.example}`,
+    option: "--caps <caps>",
+    about: `up to ${rules.capsMax} caps that hold together: "${form.example}"; "none" removes them`,
+  });
+}
+
 /** What a key may spend. A list of one is a budget: on the command line and in forms its parts. */
-const spendingCaps = list(
+const spendingCaps = caps(
   {
     credits: number(rules.cap, "whole credits", {
       label: "Budget in credits",
@@ -100,15 +115,7 @@ const spendingCaps = list(
     name: optional(text(rules.capName)),
     models: optional(capModels),
   },
-  {
-    max: rules.capsMax,
-    text: capText,
-    rule: `up to ${rules.capsMax} caps, each with credits and period`,
-    label: "Spending caps",
-    hint: `Up to ${rules.capsMax}, separated by commas: ${capText.example}`,
-    option: "--caps <caps>",
-    about: `up to ${rules.capsMax} caps that hold together: "${capText.example}"; "none" removes them`,
-  },
+  capText,
 );
 
 const name = text(rules.label, {
