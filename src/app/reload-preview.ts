@@ -17,11 +17,11 @@ import { modelText, shownSettings } from "./shown-settings.ts";
 export function reloadPreview(running: Config, next: Config, compared: ComparedPlans): ReloadPreview {
   const { changes, inUse } = compared;
   const between = changesBetween(running, next);
-  const others = otherChanges(running, next);
+  const settings: Both = [shownSettings(running), shownSettings(next)];
   const shown = [
-    ...modelChanges(running, next),
+    ...modelChanges(running, next, settings),
     ...sectionChanges(compared.catalog, next.plans, changes),
-    ...others,
+    ...otherChanges(settings),
   ];
   const named = [
     ...between.models.changed.map((id) => `models.${id}`),
@@ -48,10 +48,14 @@ export function reloadPreview(running: Config, next: Config, compared: ComparedP
   };
 }
 
+/** The settings before and after. */
+type Both = readonly [Settings, Settings];
+type Settings = ReturnType<typeof shownSettings>;
+
 /** A model that comes or goes is one line; of another one, each setting that differs. */
-function modelChanges(running: Config, next: Config): SettingChange[] {
+function modelChanges(running: Config, next: Config, settings: Both): SettingChange[] {
   const ids = new Set([...running.models, ...next.models].map(({ id }) => id));
-  const [before, after] = [shownSettings(running).models, shownSettings(next).models];
+  const [{ models: before }, { models: after }] = settings;
   const textIn = ({ models }: Config, id: string) => {
     const model = models.find((each) => each.id === id);
     return model === undefined ? null : modelText(model);
@@ -63,9 +67,8 @@ function modelChanges(running: Config, next: Config): SettingChange[] {
   );
 }
 
-function otherChanges(running: Config, next: Config): SettingChange[] {
-  const [before, after] = [running, next].map((config) => {
-    const { models: _, file: __, plans, ...settings } = shownSettings(config);
+function otherChanges(both: Both): SettingChange[] {
+  const [before, after] = both.map(({ models: _, file: __, plans, ...settings }) => {
     const keys = Object.entries(plans).map(([id, plan]) => [`plans.${id}.keys`, plan.keys]);
     return { ...settings, ...Object.fromEntries(keys) };
   });
