@@ -13,7 +13,7 @@ import * as measure from "./measure.ts";
 
 const { compared, measurePass, rangeOf, rotated, runPasses, startBare, startInkwell } = measure;
 
-/** What the sides of these answers share. */
+/** The request that product and floor get alike. */
 function asked({ answer: { id: model, tokens } }: Options, stream: boolean) {
   const messages = [{ role: "user", content: "Count from one to ten in words." }];
   return { tokens, body: { model, messages, max_tokens: tokens, stream } };

@@ -1,4 +1,4 @@
-/** What the workloads of `bench/release.ts` share: servers, passes, comparison with the floor. */
+/** Servers, passes and comparison with the floor, for the workloads of `bench/release.ts`. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BareTask } from "../bare-gateway.ts";
 import { processorMs } from "../processes.ts";
@@ -64,7 +64,7 @@ export interface Pass {
 export interface Ran {
   title: string;
   passes: Pass[];
-  /** What is counted. Default: a request. */
+  /** Name of one in the counts. Default: a request. */
   unit?: string;
   /** Of each answer. */
   tokens?: number;

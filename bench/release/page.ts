@@ -13,7 +13,7 @@ function git(...args: string[]): string {
   return execFileSync("git", args, { cwd: root, encoding: "utf8" }).trim();
 }
 
-/** What a reader must know about a run. Called before it, while the machine has its own load. */
+/** Describes machine and versions. Called before a run, while the machine has its own load. */
 export function describeRun(): string[][] {
   const { version, dependencies }: { version: string; dependencies: Record<string, string> } = JSON.parse(
     readFileSync(join(root, "package.json"), "utf8"),

@@ -1,4 +1,4 @@
-/** What a plan grants, in words. Pages bundle this file. */
+/** Words for the grants of a plan. Pages bundle this file. */
 import { grouped } from "../units.ts";
 import { limitTexts } from "./plan-limits.ts";
 

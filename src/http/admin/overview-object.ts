@@ -38,7 +38,7 @@ import { type RunningJson, requestObject, runningObjects } from "./request-objec
 const requestsMax = 20;
 export const errorsMax = 5;
 
-/** What a new service has. What it had once, it has for ever. */
+/** The first steps of a new service. A step that was done stays done. */
 const firstSteps = ["model", "plan", "account", "key", "request"] as const;
 
 /** `jobs`: those that fail or hang. */
