@@ -5,6 +5,7 @@
 import { existsSync } from "node:fs";
 import { dirname, extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
+import { shellWordOf } from "./shell.ts";
 
 /** The checkout, or the installed package. */
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -42,9 +43,4 @@ export function shipped(file: string): string {
 export function shownPath(folder: string, file: string): string {
   const path = relative(folder, file);
   return path.startsWith("..") ? file : path;
-}
-
-/** Returns the path as one word of a shell. */
-export function shellWordOf(path: string): string {
-  return /^[\w./:@+-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

@@ -25,7 +25,13 @@ const at = choice(["refresh", "now", "new_window"], {
     "Now, if its windows are the same",
     "Now, with new windows where they differ",
   ],
+  option: "--at <time>",
+  about: "when the plan changes: at the next refresh of the base credits (the default), or now",
+  flags: { new_window: "--new-window" },
 });
+
+/** The command of three actions. */
+const set = "account set <account>";
 
 /** What people and other systems know an account by. */
 export const contact = {
@@ -93,6 +99,7 @@ export const openAccount = action({
   title: "Open an account",
   help: "A repetition with the same plan and credits returns 200 and the present account unchanged, even if its plan has changed since. `credits` are additional credits: those of a payment, or promotional without `payment_id`. With `dry_run` nothing changes: the response is 200, with the account as it would be.",
   http: "POST /admin/accounts",
+  cli: "account create <id>",
   role: "operator",
   input: {
     id: newAccountId,
@@ -132,6 +139,7 @@ export const changePlan = action({
   title: "Change the plan of an account",
   help: "`at` is `refresh` (the default): at the end of the base window, shown as `next_plan`. Or it is `now`, which is refused if the plan has other windows, or `new_window`: now, with a new window for each bucket that has another one. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
   http: "PATCH /admin/accounts/{account}",
+  cli: set,
   role: "operator",
   once: "operation_id",
   input: {
@@ -163,6 +171,7 @@ export const setContact = action({
   title: "Set the owner, e-mail, note or external id of an account, and the mail that it gets",
   help: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
   http: "PATCH /admin/accounts/{account}/contact",
+  cli: set,
   role: "operator",
   input: { account: accountId, ...contact, ...mailChoices },
   refuses: ["external_id_used"],
@@ -270,34 +279,42 @@ export const changeState = action({
   input: { account: accountId, operation_id: operationId(), state },
   needs: ({ state }) => (state === "closed" ? "operator" : undefined),
   refuses: ["account_closed", "operation_differs"],
+  cases: {
+    field: "state",
+    of: {
+      suspended: {
+        cli: "account suspend <account>",
+        title: "Suspend {name}",
+        submit: "Suspend the account",
+        intro:
+          "New requests are refused. Running requests finish, and the windows continue. You can resume it.",
+        isDangerous: true,
+      },
+      active: {
+        cli: "account resume <account>",
+        title: "Resume {name}",
+        submit: "Resume the account",
+        intro: "Requests are answered again, with the credits that the account has now.",
+      },
+      closed: {
+        cli: "account close <account>",
+        title: "Close {name}",
+        submit: "Close for good",
+        intro:
+          "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
+        isDangerous: true,
+      },
+    },
+  },
   done: ({ id, state }: AccountJson) => `Account ${id} is ${state}.`,
 });
-
-/** The dialogs of a change to each state. */
-export const stateForms = {
-  suspended: {
-    title: "Suspend",
-    submit: "Suspend the account",
-    intro: "New requests are refused. Running requests finish, and the windows continue. You can resume it.",
-  },
-  active: {
-    title: "Resume",
-    submit: "Resume the account",
-    intro: "Requests are answered again, with the credits that the account has now.",
-  },
-  closed: {
-    title: "Close",
-    submit: "Close for good",
-    intro:
-      "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
-  },
-} as const;
 
 export const setEnd = action({
   id: "setEnd",
   title: "Set the time at which an account closes, or remove it",
   help: "A time that has passed closes the account now. Each operation id takes effect once.",
   http: "POST /admin/accounts/{account}/end",
+  cli: set,
   role: "operator",
   once: "operation_id",
   input: {

@@ -13,6 +13,7 @@ import type { Fields, InputOf } from "./field.ts";
 
 const methods = ["GET", "POST", "PATCH", "DELETE"] as const;
 type Method = (typeof methods)[number];
+type Json = Readonly<Record<string, unknown>>;
 
 /** Why an input is refused although each field is right. */
 interface Fault {
@@ -30,14 +31,14 @@ export interface ActionTexts {
   help?: string;
   /** Method and path, with the fields in it: `POST /admin/keys/{key}/rotate`. */
   http: `${Method} /${string}`;
-  /** Words of the command with its arguments: `key rotate <key>`. Absent: none is made from it. */
+  /** Words of the command with its arguments: `key rotate <key>`. Absent: it has none. */
   cli?: string;
   /** Lines for the help of the command, without the program. */
   examples?: readonly string[];
   /** The least role that may do it. */
   role: Role;
   /** The role that these values need, which may be those of its subject too. Default: `role`. */
-  needs?(json: Readonly<Record<string, unknown>>): OperatorRole | undefined;
+  needs?(json: Json): OperatorRole | undefined;
   /** The field with the id under which a repetition changes nothing. */
   once?: string;
   input: Fields;
@@ -48,6 +49,8 @@ export interface ActionTexts {
   /** Besides 200. 201: something is new. 202: it goes on after the response. */
   status?: 201 | 202;
   form?: ActionForm;
+  /** A command and a dialog for each value of a field, in place of one for all. */
+  cases?: { field: string; of: Readonly<Record<string, ActionForm & { cli: string }>> };
 }
 
 export interface Action<F extends Fields, Result> extends ActionTexts {
@@ -83,6 +86,12 @@ export function variantOf<const F extends Fields, Result>(
   return { ...base, ...parts };
 }
 
+/** Returns the command and the dialog for these values. */
+export function caseOf({ cases, ...action }: ActionTexts, json: Json): Pick<ActionTexts, "cli" | "form"> {
+  const form = cases?.of[`${json[cases.field]}`];
+  return form === undefined ? action : { cli: form.cli, form };
+}
+
 /** Returns the least role that may do it with these values. */
 export function neededRole({ role, needs }: Pick<ActionTexts, "role" | "needs">, json: object): Role {
   return needs?.({ ...json }) ?? role;
@@ -103,4 +112,16 @@ export function routeOf({ http }: Pick<ActionTexts, "http">): {
   const method = methods.find((each) => http.startsWith(`${each} `)) ?? "GET";
   const path = http.slice(method.length + 1);
   return { method, path, names: [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name) };
+}
+
+/** Returns the request that runs an action with these values. Undefined ones are absent. */
+export function requestOf({ http, input }: Pick<ActionTexts, "http" | "input">, json: Json) {
+  const { method, path, names } = routeOf({ http });
+  const target = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(`${json[name]}`));
+  const others = Object.entries(json).filter(([name, value]) => value !== undefined && !names.includes(name));
+  // An action whose fields are all in its path has no body.
+  if (method !== "GET" && Object.keys(input).length > names.length)
+    return { method, path: target, body: Object.fromEntries(others) };
+  const query = new URLSearchParams(others.map(([name, value]) => [name, `${value}`])).toString();
+  return { method, path: query === "" ? target : `${target}?${query}`, body: null };
 }

@@ -23,7 +23,7 @@ export const capText: ListText = {
     if (cap === undefined) return true;
     const [name, every, align] = ["name", "every", "align"].map((part) => partOf(cap, part));
     const hasInputs = align !== "calendar" || calendarPeriods.includes(String(every));
-    return caps.length === 1 && name === every && modelsOf(cap) === "*" && hasInputs;
+    return caps.length === 1 && (name ?? every) === every && modelsOf(cap) === "*" && hasInputs;
   },
 };
 
@@ -46,7 +46,7 @@ function capIn(text: string): Record<string, unknown> | null {
 
 function textOf(cap: unknown): string {
   const part = (name: string) => partOf(cap, name);
-  const name = part("name") === part("every") ? "" : `${part("name")} `;
+  const name = [part("every"), undefined].includes(part("name")) ? "" : `${part("name")} `;
   const zone = part("timezone") === undefined ? "" : `/${part("timezone")}`;
   const calendar = part("align") === "calendar" ? `/calendar${zone}` : "";
   const models = modelsOf(cap) === "*" ? "" : ` of ${modelsOf(cap)}`;

@@ -28,6 +28,7 @@ export const addCredits = action({
   title: "Add credits that were paid for",
   help: "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
   http: "POST /admin/accounts/{account}/topups",
+  cli: "credits add <account> <credits>",
   role: "operator",
   input: { account: accountId, credits, payment_id: paymentId },
   refuses: ["account_closed", "payment_differs", "payment_used", "too_many_credits"],

@@ -9,13 +9,20 @@ import { exactCredits, grouped } from "../units.ts";
 import type { Action } from "./action.ts";
 import { planCapText } from "./cap-text.ts";
 import { choice, type Field, type Fields, group, nullable, number, optional, text } from "./field.ts";
-import { capModels, capPeriods, caps, limitFields, models, period } from "./fields.ts";
+import { capParts, capPeriods, caps, hasCalendarPeriod, limitFields, models, period } from "./fields.ts";
 
 const alignments = ["opening", "calendar"] as const;
 const aligned = {
   rule: '"opening" or "calendar"',
   titles: ["one period after it began, and so on", "with the calendar day, week or month"],
 };
+
+const every = {
+  kind: "text",
+  check: "refill period",
+  rule: period,
+  presets: Object.entries(capPeriods),
+} as const;
 
 function bucket(name: string) {
   const flag = name.toLowerCase();
@@ -29,11 +36,8 @@ function bucket(name: string) {
         }),
       ),
       every: optional<Field<string>>({
-        kind: "text",
-        check: "refill period",
-        rule: period,
+        ...every,
         label: `${name} credits refill every`,
-        presets: Object.entries(capPeriods),
         option: `--${flag}-every <period>`,
         about: "their period, ISO 8601: PT5H, P1D, P1M",
       }),
@@ -51,11 +55,12 @@ function bucket(name: string) {
 }
 
 const cap = {
-  credits: number({ ...rules.cap, min: 1 }, "whole credits"),
-  every: { kind: "text", check: "refill period", rule: period } as Field<string>,
-  align: optional<Field<Alignment>>(choice(alignments, aligned)),
-  name: optional(text(rules.capName)),
-  models: optional(capModels),
+  credits: number({ ...rules.cap, min: 1 }, "whole credits", { label: "Credits" }),
+  every: { ...every, label: "In each" } as Field<string>,
+  align: optional<Field<Alignment>>(
+    choice(alignments, { ...aligned, label: "Is full again", isShown: hasCalendarPeriod }),
+  ),
+  ...capParts,
 };
 
 /** What people read of a draft. */

@@ -28,11 +28,17 @@ interface FieldTexts {
   isRemovedByEmpty?: boolean;
 }
 
+interface ChoiceTexts {
+  titles?: readonly string[];
+  /** Values that are options of their own on the command line. */
+  flags?: Readonly<Record<string, string>>;
+}
+
 type Kind =
   /** `check`: a rule that no pattern can have. */
   | { kind: "text"; pattern?: RegExp; check?: "id" | "overlap" | "refill period" | "timezone" }
   | { kind: "number"; min: number; max: number }
-  | { kind: "choice"; values: readonly string[]; titles?: readonly string[] }
+  | ({ kind: "choice"; values: readonly string[] } & ChoiceTexts)
   /**
    * A time, or a day in the time zone of the configuration, which is its end. `day`: its start.
    * `isTyped`: forms have a text and no picker.
@@ -129,7 +135,7 @@ export function number(
 
 export function choice<const V extends readonly string[]>(
   values: V,
-  texts: FieldTexts & { rule: string; titles?: readonly string[] },
+  texts: FieldTexts & ChoiceTexts & { rule: string },
 ): Field<V[number]> {
   return { kind: "choice", values, ...texts };
 }
@@ -162,6 +168,11 @@ export function partOf(json: unknown, name: string): unknown {
 /** Returns the fields of a list that say it all if it has one plain item: those with an option. */
 export function plainParts(fields: Fields): Fields {
   return Object.fromEntries(Object.entries(fields).filter(([, { option }]) => option !== undefined));
+}
+
+/** Returns the items of a list, with those parts only that are not the default. */
+export function shortItems({ text }: { text: ListText }, items: readonly unknown[]): readonly unknown[] {
+  return text.read(text.write(items)) ?? items;
 }
 
 /**

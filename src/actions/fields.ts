@@ -81,11 +81,19 @@ const capTimezone: Field<string> = {
   about: "zone of a calendar, such as Europe/Berlin (default: that of the plan)",
 };
 
-export const capModels: Field<readonly string[]> = {
-  kind: "texts",
-  item: { ...rules.note, rule: "the id of a model, in which * stands for any characters" },
-  max: 100,
-  rule: "a list of 1 to 100 model ids, or of *",
+/** What caps of plans and keys have in common. */
+export const capParts = {
+  name: optional(
+    text(rules.capName, { label: "Name", hint: "Needed only if two caps have the same period." }),
+  ),
+  models: optional<Field<readonly string[]>>({
+    kind: "texts",
+    item: { ...rules.note, rule: "the id of a model, in which * stands for any characters" },
+    max: 100,
+    rule: "a list of 1 to 100 model ids, or of *",
+    label: "Models",
+    hint: "Without a tick: all models.",
+  }),
 };
 
 /** Up to four caps that hold together. `form`: how people write them. */
@@ -95,7 +103,7 @@ export function caps<const F extends Fields>(item: F, form: ListText) {
     text: form,
     rule: `up to ${rules.capsMax} caps, each with credits and period`,
     label: "Spending caps",
-    hint: `Up to ${rules.capsMax}, separated by commas: ${form.example}`,
+    hint: `Up to ${rules.capsMax} hold together, each for its models.`,
     option: "--caps <caps>",
     about: `up to ${rules.capsMax} caps that hold together: "${form.example}"; "none" removes them`,
   });
@@ -112,8 +120,7 @@ const spendingCaps = caps(
     every: capEvery,
     align: optional(capAlign),
     timezone: optional(capTimezone),
-    name: optional(text(rules.capName)),
-    models: optional(capModels),
+    ...capParts,
   },
   capText,
 );
@@ -224,6 +231,6 @@ function isFrontEnd(texts: Readonly<Record<string, string>>): boolean {
   return (texts["acts_for.name"] ?? "") !== "";
 }
 
-function hasCalendarPeriod(texts: Readonly<Record<string, string>>): boolean {
+export function hasCalendarPeriod(texts: Readonly<Record<string, string>>): boolean {
   return calendarPeriods.includes(texts["spending_caps.every"] ?? "");
 }

@@ -1,7 +1,7 @@
 /** The fields of every list: `?limit&after`. Pages bundle this file. */
 import { type Field, number, optional } from "./field.ts";
 
-const rowsMax = 500;
+export const rowsMax = 500;
 export const rowsDefault = 100;
 
 const cursor: Field<string> = {

@@ -65,20 +65,28 @@ export const changePersonState = action({
   role: "owner",
   input: { person: personId, state: choice(["active", "suspended"], { rule: '"active" or "suspended"' }) },
   refuses: ["person_not_found", "person_erased"],
+  cases: {
+    field: "state",
+    of: {
+      suspended: {
+        cli: "person suspend <person>",
+        title: "Suspend {name}",
+        submit: "Suspend the person",
+        intro:
+          "The sessions of the person end, and further sign-ins are refused. Account and keys stay as they are.",
+        isDangerous: true,
+      },
+      active: {
+        cli: "person resume <person>",
+        title: "Resume {name}",
+        submit: "Resume the person",
+        intro: "The person may sign in again.",
+      },
+    },
+  },
   done: ({ id, suspended_at }: PersonJson) =>
     suspended_at === null ? `Person ${id} may sign in.` : `Person ${id} is suspended.`,
 });
-
-/** The dialogs of a change to each state. */
-export const personStateForms = {
-  suspended: {
-    title: "Suspend",
-    submit: "Suspend the person",
-    intro:
-      "The sessions of the person end, and further sign-ins are refused. Account and keys stay as they are.",
-  },
-  active: { title: "Resume", submit: "Resume the person", intro: "The person may sign in again." },
-} as const;
 
 export const exportPerson = action({
   id: "exportPerson",

@@ -9,6 +9,7 @@ export const applyPlans = action({
   title: "Make the plans of this node's configuration current",
   help: "Also applies plans that newer ones have replaced, as a way back. The plans are those of the configuration when the node last read it; reload it first if the file has changed.",
   http: "POST /admin/plans/apply",
+  cli: "plans apply",
   role: "operator",
   input: {},
   refuses: ["cannot_reload_now"],

@@ -1,6 +1,7 @@
 /** The output of `inkwell serve` after the start: URLs, the first key and examples. */
 import type { FirstAccount } from "../accounts/first-account.ts";
-import { inkwell, shellWordOf, shownPath } from "../invocation.ts";
+import { inkwell, shownPath } from "../invocation.ts";
+import { shellWordOf } from "../shell.ts";
 
 export interface StartupBanner {
   /**

@@ -60,18 +60,15 @@ export function accountCommand(cli: Cli): Command {
     }),
     journalCommand(cli),
     actionCommand(cli, changeState, {
-      words: "account suspend <account>",
       about: "answer no new requests of the account; running requests finish, and windows go on",
       preset: { state: "suspended" },
       remark: ({ id }, done) => `${done} To end that: ${inkwell(`account resume ${id}`)}`,
     }),
     actionCommand(cli, changeState, {
-      words: "account resume <account>",
       about: "end a suspension",
       preset: { state: "active" },
     }),
     actionCommand(cli, changeState, {
-      words: "account close <account>",
       about: "close the account for good; base and overage credits lapse, additional credits stay",
       examples: ["account close ada --yes"],
       preset: { state: "closed" },
@@ -93,7 +90,7 @@ function createCommand(cli: Cli): Command {
   const { dry_run: _, ...fields } = openAccount.input;
   return commandWith(
     {
-      words: "account create <id>",
+      words: openAccount.cli,
       about: "open an account; the first account also creates the ledger, if none exists",
       fields,
       examples: [
@@ -189,17 +186,11 @@ function headOf(account: AccountJson, balance: BalanceJson | null): string {
 
 /** One command for three actions and a preview. */
 function setCommand(cli: Cli): Command {
-  const { account, plan } = changePlan.input;
+  const { account, plan, at } = changePlan.input;
   const fields = {
     account,
     plan: optional(plan),
-    at: optional(
-      choice(["refresh", "now"], {
-        rule: '"refresh" or "now"',
-        option: "--at <time>",
-        about: "when the plan changes: at the next refresh of the base credits (the default), or now",
-      }),
-    ),
+    at: { ...at, values: ["refresh", "now"] },
     new_window: optional(
       flag({ about: "change the plan now, and begin a window where the plan has another one" }),
     ),
@@ -211,7 +202,7 @@ function setCommand(cli: Cli): Command {
   };
   return commandWith(
     {
-      words: "account set <account>",
+      words: changePlan.cli,
       about: "change the plan, the time at which the account closes, or the contact",
       fields,
       examples: [

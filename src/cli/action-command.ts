@@ -3,8 +3,9 @@
  * sends its request. A value that breaks a rule of its field is wrong usage. Nothing is sent then.
  */
 import { Command, Option } from "commander";
-import { type Action, routeOf } from "../actions/action.ts";
+import { type Action, caseOf, routeOf } from "../actions/action.ts";
 import { ApiError } from "../actions/api-error.ts";
+import { emptyWord, flagOf, flagsOf } from "../actions/command.ts";
 import { type Field, type Fields, number, optional, plainParts, renameField } from "../actions/field.ts";
 import { textProblem } from "../actions/value-problem.ts";
 import { inkwell } from "../invocation.ts";
@@ -19,7 +20,7 @@ export type Given = Record<string, unknown>;
 
 interface CommandWords {
   /** With the group and the arguments: `key list [account]`. */
-  words: string;
+  words: string | undefined;
   about: string;
   fields: Fields;
   /** Lines without the program. */
@@ -28,7 +29,7 @@ interface CommandWords {
 
 /** Returns a command with these arguments and options. `run` gets what was given. */
 export function commandWith(
-  { words, about, fields, examples: lines = [] }: CommandWords,
+  { words = "", about, fields, examples: lines = [] }: CommandWords,
   run: (given: Given, command: Command) => Promise<void>,
 ): Command {
   const args = words.match(/[<[]\w+[\]>]/g) ?? [];
@@ -56,8 +57,6 @@ export function commandWith(
 }
 
 interface CommandOf<Result> {
-  /** Words of the command. Default: those of the action. */
-  words?: string;
   /** Default: the title of the action. */
   about?: string;
   /** Values that the command has and its user does not give. */
@@ -79,14 +78,14 @@ export function actionCommand<F extends Fields, Result>(
   action: Action<F, Result>,
   options: CommandOf<Result> = {},
 ): Command {
-  const { words = action.cli ?? "", about = action.title, preset = {}, text, confirm, remark } = options;
+  const { about = action.title, preset = {}, text, confirm, remark } = options;
   const { once, examples = action.examples } = action;
   const yes: Fields = confirm === undefined ? {} : { yes: yesField };
   const own = Object.entries<Field>(action.input).filter(([name]) => !(name in preset));
   const fields = own.map(([name, field]) => [name, name === once ? optional(field) : field] as const);
   return commandWith(
     {
-      words,
+      words: caseOf(action, preset).cli,
       about,
       examples: options.examples ?? examples,
       fields: { ...Object.fromEntries(fields), ...yes },
@@ -142,16 +141,7 @@ interface ListOf<Row> {
 
 /** Returns the command that shows a list. */
 export function listCommand<Row>(cli: Cli, action: Action<Fields, unknown>, options: ListOf<Row>): Command {
-  const {
-    words = action.cli ?? "",
-    about = action.title,
-    columns,
-    none,
-    shown,
-    remarks,
-    more,
-    limit,
-  } = options;
+  const { words = action.cli, about = action.title, columns, none, shown, remarks, more, limit } = options;
   const { limit: _, after: __, ...own } = action.input;
   const { fields = own, asked = (given) => given, examples = action.examples } = options;
   const hasLimit = limit !== undefined;
@@ -188,7 +178,7 @@ function addOptions(command: Command, fields: Fields): void {
     // Its parts stand for a list of one.
     if (kind === "list") addOptions(command, optionalParts(plainParts(field.fields)));
     if (kind !== "group") {
-      const removes = word === null ? "" : `; ${word} removes it`;
+      const removes = word === null ? "" : `; ${JSON.stringify(word)} removes it`;
       const option = new Option(flagsOf(name, field), aboutOf(name, field) + removes);
       if (kind === "choice" && option.required) option.choices(field.values);
       command.addOption(option.makeOptionMandatory(!isOptional));
@@ -198,12 +188,6 @@ function addOptions(command: Command, fields: Fields): void {
       command.option(`--no-${flag.slice(2)}`, `remove what ${flag} has set`);
     }
   }
-}
-
-/** Returns the word that removes a setting, as it is shown; null if an option `--no-...` does. */
-function emptyWord({ kind, isRemovedByEmpty = false }: Field): string | null {
-  if (kind === "moment") return '"never"';
-  return isRemovedByEmpty ? '""' : null;
 }
 
 /** The parts that a group needs are checked with all options at hand. */
@@ -257,7 +241,7 @@ function optionValueOf(command: Command, name: string, field: Field): unknown {
 
 /** Returns the value as JSON. Ends the command if it breaks the rule of its field. */
 function parsed(command: Command, field: Field, word: string, name: string): unknown {
-  if (field.isNullable && emptyWord(field) === `"${word}"`) return null;
+  if (field.isNullable && emptyWord(field) === word) return null;
   const wrong = (problem: string, at = name) => command.error(`error: ${at} ${problem}`);
   const mustBe = (rule: string, part = word, at = name) =>
     wrong(`must be ${rule}, not ${JSON.stringify(part)}.`, at);
@@ -297,14 +281,6 @@ function optionAt([name = "", ...rest]: readonly string[], fields: Fields): stri
   if (field === undefined) return null;
   if (field.kind === "group" && rest.length > 0) return optionAt(rest, field.fields);
   return field.option === undefined ? null : flagOf(name, field);
-}
-
-function flagsOf(name: string, { option, kind }: Field): string {
-  return option ?? `--${name.replaceAll("_", "-")}${kind === "flag" ? "" : " <value>"}`;
-}
-
-function flagOf(name: string, field: Field | undefined): string {
-  return (field === undefined ? name : flagsOf(name, field)).split(" ", 1)[0] ?? "";
 }
 
 function aboutOf(name: string, field: Field | undefined): string {

@@ -55,7 +55,7 @@ function addCommand(cli: Cli): Command {
   };
   return commandWith(
     {
-      words: "credits add <account> <credits>",
+      words: addCredits.cli,
       about:
         "add credits that were paid for, or promotional credits; each payment counts once, for all accounts",
       fields,

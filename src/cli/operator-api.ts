@@ -13,8 +13,7 @@
  */
 import { userInfo } from "node:os";
 import { setTimeout } from "node:timers/promises";
-import type { Action } from "../actions/action.ts";
-import { routeOf } from "../actions/action.ts";
+import { type Action, requestOf } from "../actions/action.ts";
 import { ApiError } from "../actions/api-error.ts";
 import type { Fields } from "../actions/field.ts";
 import { listPlans, showTime } from "../actions/views.ts";
@@ -242,16 +241,10 @@ export class OperatorApi implements AsyncDisposable {
 }
 
 function sentBy(action: Asked, json: Json, { silenceMs = defaultSilenceMs }: Host): Sent {
-  const { method, path, names } = routeOf(action);
-  const given = Object.entries(json).filter(([, value]) => value !== undefined);
-  const target = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(json[name])));
-  const others = given.filter(([name]) => !names.includes(name));
-  const hasBody = method !== "GET" && Object.keys(action.input).length > names.length;
-  const query = new URLSearchParams(others.map(([name, value]) => [name, String(value)])).toString();
+  const { body, ...request } = requestOf(action, json);
   return {
-    method,
-    path: hasBody || query === "" ? target : `${target}?${query}`,
-    body: hasBody ? JSON.stringify(Object.fromEntries(others)) : null,
+    ...request,
+    body: body && JSON.stringify(body),
     silenceMs: unlimited.includes(action.id) ? null : silenceMs,
   };
 }

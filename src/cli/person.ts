@@ -30,7 +30,6 @@ export function personCommand(cli: Cli): Command {
     .addCommand(actionCommand(cli, linkPerson))
     .addCommand(
       actionCommand(cli, changePersonState, {
-        words: "person suspend <person>",
         about: "end the sessions of a person and refuse further sign-ins; account and keys stay as they are",
         preset: { state: "suspended" },
         remark: ({ id }, done) => `${done} To end that: ${inkwell(`person resume ${id}`)}`,
@@ -38,7 +37,6 @@ export function personCommand(cli: Cli): Command {
     )
     .addCommand(
       actionCommand(cli, changePersonState, {
-        words: "person resume <person>",
         about: "end a suspension of a person",
         preset: { state: "active" },
       }),
@@ -56,7 +54,7 @@ export function personCommand(cli: Cli): Command {
 
 /** Writes the document while it is read. */
 function exportCommand(cli: Cli): Command {
-  const { cli: words = "", examples, input: fields } = exportPerson;
+  const { cli: words, examples, input: fields } = exportPerson;
   const about = "export everything that the database has about a person, as JSON";
   return commandWith({ words, about, fields, examples }, async (given) => {
     for await (const part of cli.api.text(exportPerson, given)) await cli.write(visibleText(part));

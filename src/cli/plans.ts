@@ -44,7 +44,7 @@ export function plansCommand(cli: Cli): Command {
     .addCommand(
       commandWith(
         {
-          words: "plans apply",
+          words: applyPlans.cli,
           about: "make the plans of the configuration current, even if newer ones replaced them before",
           fields: { dry_run: optional(flag({ about: "show what would change, and change nothing" })) },
           examples: ["plans apply --dry-run", "plans apply"],

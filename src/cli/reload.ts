@@ -12,7 +12,7 @@ import { columnsOf, table } from "./format.ts";
 export function reloadCommand(cli: Cli): Command {
   return commandWith(
     {
-      words: "reload",
+      words: reloadConfiguration.cli,
       about: "make the running service read its configuration again; shows what has changed",
       fields: { dry_run: optional(flag({ about: "show what would change, and change nothing" })) },
       examples: reloadConfiguration.examples,

@@ -4,7 +4,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, test } from "node:test";
-import { programAt, shellWordOf, shownPath } from "../../src/invocation.ts";
+import { programAt, shownPath } from "../../src/invocation.ts";
+import { shellWordOf } from "../../src/shell.ts";
 
 const folder = mkdtempSync(path.join(tmpdir(), "inkwell invocation "));
 after(() => rmSync(folder, { recursive: true }));

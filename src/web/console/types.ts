@@ -24,7 +24,6 @@ export type ListedAccount = Static<typeof objects.listedAccountObject.schema>;
 export type PlanPreview = Static<typeof objects.previewObject.schema>;
 export type KeyOfSecret = Static<typeof objects.keyOfSecretObject.schema>;
 export type Finding = Static<typeof objects.findingObject.schema>;
-export type Refund = Static<typeof objects.refundObject.schema>;
 export type Payment = Static<typeof objects.paymentObject.schema>;
 export type JournalEntry = ToldEntryJson;
 export type Change = ToldChangeJson;

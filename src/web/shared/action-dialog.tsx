@@ -5,11 +5,12 @@
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { type ActionTexts, routeOf } from "../../actions/action.ts";
+import { type ActionTexts, caseOf } from "../../actions/action.ts";
+import type { Asked } from "../../actions/command.ts";
 import { inputsOf, jsonIn, withoutNulls } from "./action-fields.ts";
-import { send } from "./api.ts";
-import type { FieldOf, Values } from "./field.tsx";
+import { run } from "./api.ts";
 import { FormDialog } from "./form-dialog.tsx";
+import { type FieldOf, initialOf, type Values } from "./form-fields.ts";
 
 export interface ActionProps<Result> {
   action: ActionTexts & { done?(result: Result): string };
@@ -33,6 +34,8 @@ export interface ActionProps<Result> {
   run?(json: Readonly<Record<string, unknown>>): ComponentChildren;
   /** Sends it in place of the request of the action. `values`: as typed, of all inputs. */
   make?(json: Readonly<Record<string, unknown>>, values: Values, operationId: string): Promise<Result>;
+  /** What is sent then, for a terminal. Default: the request of the action. */
+  requests?(json: Readonly<Record<string, unknown>>, values: Values, operationId: string): readonly Asked[];
   /** Returns what to show instead of closing the dialog, such as a new key. */
   result?(result: Result): ComponentChildren;
   close(isDone: boolean): void;
@@ -40,7 +43,8 @@ export interface ActionProps<Result> {
 
 export function ActionDialog<Result>(props: ActionProps<Result>) {
   const { action, target = {}, subject = "", before, initial, preview, result, close } = props;
-  const { form, once } = action;
+  const { once } = action;
+  const { form } = caseOf(action, target);
   const entries = Object.entries(action.input).filter(([name]) => name !== once && !(name in target));
   const fields = Object.fromEntries(entries);
   // Lists may be loaded again while the form is open.
@@ -51,10 +55,7 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
     });
     return props.inputs?.(made) ?? made;
   });
-  const [unchanged] = useState(() =>
-    jsonIn(fields, Object.fromEntries(inputs.map(({ name, initial: text = "" }) => [name, text]))),
-  );
-  const { method, path, names } = routeOf(action);
+  const [unchanged] = useState(() => jsonIn(fields, initialOf(inputs)));
   const json = (values: Values) => {
     const typed = jsonIn(fields, values);
     if (before === undefined) return withoutNulls(typed);
@@ -62,6 +63,12 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
       ([name, value]) => JSON.stringify(value) !== JSON.stringify(unchanged[name]),
     );
     return Object.fromEntries(changed);
+  };
+  /** Null: nothing is changed. */
+  const sentOf = (values: Values, operationId: string) => {
+    const typed = json(values);
+    if (before !== undefined && Object.keys(typed).length === 0) return null;
+    return { ...target, ...(once !== undefined && { [once]: operationId }), ...typed };
   };
   const intro = props.intro ?? (form?.intro && <p>{form.intro}</p>);
   return (
@@ -71,27 +78,20 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
       fields={inputs}
       action={action}
       jsonOf={(values) => ({ ...before, ...target, ...json(values) })}
+      requests={(values, operationId) => {
+        const sent = sentOf(values, operationId);
+        return sent === null ? [] : (props.requests?.(sent, values, operationId) ?? [[action, sent]]);
+      }}
       submit={props.submit ?? form?.submit ?? action.title}
       isDangerous={props.isDangerous ?? form?.isDangerous === true}
       kind={action.id.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}
       {...(preview === undefined ? {} : { preview: (values: Values) => preview(json(values)) })}
       send={async (values, operationId) => {
-        const typed = json(values);
-        if (before !== undefined && Object.keys(typed).length === 0) return { done: "Nothing was changed." };
-        const inPath = new Set(names);
-        const others = Object.entries(target).filter(([name]) => !inPath.has(name));
-        const id = once === undefined ? {} : { [once]: operationId };
-        const body = { ...id, ...Object.fromEntries(others), ...typed };
-        const url = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(`${target[name]}`));
-        if (props.run !== undefined) return { result: props.run(body) };
-        const hasBody = Object.keys(action.input).some((name) => !inPath.has(name));
-        const made = await (props.make?.(body, values, operationId) ??
-          send<Result>(method, url, hasBody ? body : undefined));
-        const shown = result?.(made);
-        return {
-          done: action.done?.(made) ?? `${action.title}: done.`,
-          ...(shown === undefined ? {} : { result: shown }),
-        };
+        const sent = sentOf(values, operationId);
+        if (sent === null) return { done: "Nothing was changed." };
+        if (props.run !== undefined) return { result: props.run(sent) };
+        const made = await (props.make?.(sent, values, operationId) ?? run<Result>(action, sent));
+        return { done: action.done?.(made) ?? `${action.title}: done.`, result: result?.(made) };
       }}
       close={close}
     />

@@ -3,12 +3,12 @@
  * The parts of a group are inputs of their own, and so are those of a list of one:
  * `spending_caps.credits`.
  */
-import { type Field, type Fields, partOf, plainParts } from "../../actions/field.ts";
-import { type FieldOf, momentIn, type Values } from "./field.tsx";
+import { type Field, type Fields, partOf, plainParts, shortItems } from "../../actions/field.ts";
+import { type FieldOf, initialOf, momentIn, rowsIn, type Values } from "./form-fields.ts";
 import { wholeNumberIn } from "./numbers.ts";
 
-/** `before`: the present values, as JSON. */
-export function inputsOf(fields: Fields, before: unknown = {}, path = ""): FieldOf[] {
+/** `before`: the present values, as JSON. `isItem`: of an item of a list, which must be whole. */
+export function inputsOf(fields: Fields, before: unknown = {}, path = "", isItem = false): FieldOf[] {
   return Object.entries(fields).flatMap(([part, field]): FieldOf[] => {
     const name = path + part;
     const value = partOf(before, part);
@@ -18,21 +18,29 @@ export function inputsOf(fields: Fields, before: unknown = {}, path = ""): Field
       return inputsOf(plainParts(field.fields), items[0], `${name}.`);
     }
     const { label = part.replaceAll("_", " "), hint, isShown } = field;
-    const initial = textOf(field, value);
-    const options = optionsOf(field, initial);
+    const row = field.kind === "list" && ((item: unknown) => inputsOf(field.fields, item, `${name}.`, true));
+    const text = row
+      ? JSON.stringify(shortItems(field, items).map((item) => initialOf(row(item))))
+      : textOf(field, value);
+    const options = optionsOf(field, text)?.filter(([each]) => !isItem || each !== "");
+    const isNeeded = (path === "" || isItem) && mustBeSet(field);
     return [
       {
         name,
         label,
-        initial,
+        initial: text === "" && isItem ? (options?.[0]?.[0] ?? "") : text,
         kind: kindOf(part, field),
-        isRequired: options === undefined ? isNeeded(field, path) : !options.some(([value]) => value === ""),
+        isRequired: options === undefined ? isNeeded : !options.some(([value]) => value === ""),
         ...(hint !== undefined && { hint }),
         ...(field.kind === "number" && {
           min: Math.max(field.min, path === "spending_caps." ? 1 : field.min),
         }),
         ...(options !== undefined && { options }),
         ...(isShown !== undefined && { isShown: (values: Values) => isShown(values) }),
+        ...(row && {
+          row: (values: Values) => row(jsonIn(field.fields, values, `${name}.`)),
+          max: field.max,
+        }),
       },
     ];
   });
@@ -64,7 +72,8 @@ function valueIn(field: Field, values: Values, name: string): unknown {
     return isSet ? parts : null;
   }
   if (field.kind === "list") {
-    if (name in values) return field.text.read(values[name] ?? "") ?? values[name];
+    const itemOf = (row: Values) => withoutNulls(jsonIn(field.fields, row, `${name}.`));
+    if (name in values) return shortItems(field, rowsIn(values[name] ?? "[]").map(itemOf));
     const one = valueIn({ ...field, kind: "group", fields: plainParts(field.fields) }, values, name);
     return one === null ? [] : [one];
   }
@@ -89,8 +98,8 @@ function valueIn(field: Field, values: Values, name: string): unknown {
   }
 }
 
-function isNeeded({ kind, isOptional = false, isNullable = false }: Field, path: string): boolean {
-  return !isNullable && path === "" && !isOptional && kind !== "texts";
+function mustBeSet({ kind, isOptional = false, isNullable = false }: Field): boolean {
+  return !isNullable && !isOptional && kind !== "texts";
 }
 
 function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
@@ -99,21 +108,17 @@ function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
   if (field.kind === "moment" && !field.isTyped) return "moment";
   if (field.isFile) return "file";
   if (field.kind === "texts") return "models";
+  if (field.kind === "list") return "rows";
   return name === "email" ? "email" : "text";
 }
 
 /** Returns the text of an input with this value. */
 function textOf(field: Field, value: unknown): string {
-  if (value === undefined || value === null) return initialOf(field);
-  if (field.kind === "list") return Array.isArray(value) ? field.text.write(value) : "";
+  if (value === undefined || value === null)
+    return field.initial ?? (field.kind === "choice" ? (field.values[0] ?? "") : "");
   if (field.kind === "moment") return String(value).slice(0, 16);
   // An empty input stands for all of them.
   return Array.isArray(value) ? value.filter((item) => item !== "*").join(", ") : String(value);
-}
-
-function initialOf(field: Field): string {
-  if (field.initial !== undefined) return field.initial;
-  return field.kind === "choice" ? (field.values[0] ?? "") : "";
 }
 
 /** Unusual values are offered as they are. */

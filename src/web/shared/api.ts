@@ -7,6 +7,7 @@
  */
 
 import { createParser } from "eventsource-parser";
+import { type ActionTexts, requestOf } from "../../actions/action.ts";
 import { ApiError } from "../../actions/api-error.ts";
 import { forgetPageSecret, hasPageSecret, pageSecret } from "./page-secret.ts";
 import { paths } from "./paths.ts";
@@ -27,7 +28,7 @@ export function whenSignedOut(listener: () => void): void {
 }
 
 export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
-  return request<T>("GET", withQuery(path, query), undefined, signal);
+  return send<T>("GET", withQuery(path, query), undefined, signal);
 }
 
 /** As `get`, for what a page reads without its user. It does not prolong the session. */
@@ -57,13 +58,10 @@ export function markUnattended(signal: AbortSignal): void {
   unattended.add(signal);
 }
 
-/** Sends a change. Requests with the same operation id are applied once. */
-export function send<T>(
-  method: "GET" | "POST" | "PATCH" | "DELETE",
-  path: string,
-  body?: object,
-): Promise<T> {
-  return request<T>(method, path, body);
+/** Sends the request of an action with these values. */
+export function run<T>(action: ActionTexts, json: Readonly<Record<string, unknown>>): Promise<T> {
+  const { method, path, body } = requestOf(action, json);
+  return send<T>(method, path, body ?? undefined);
 }
 
 /** Sends what makes something. `isNew` is false if it was there before. */
@@ -119,31 +117,31 @@ type Secrets =
 
 /** The service accepts `token` or `code` from operators, the others from callers. */
 export async function signIn(credentials: Arrival | Secrets): Promise<void> {
-  setTimezone((await request<Session>("POST", sessionPath, credentials)).timezone);
+  setTimezone((await send<Session>("POST", sessionPath, credentials)).timezone);
 }
 
 export function signInChoices(): Promise<SignInChoices> {
-  return request("GET", signInPath);
+  return send("GET", signInPath);
 }
 
 /** Begins to sign in with OpenID Connect. Returns the page of the issuer. */
 export async function beginSignIn(): Promise<string> {
-  return (await request<{ url: string }>("POST", signInPath)).url;
+  return (await send<{ url: string }>("POST", signInPath)).url;
 }
 
 /** Asks for a new link of an invitation. The answer is the same for all addresses. */
 export async function askForLink(email: string): Promise<void> {
-  await request("POST", apiPath("sign-in", "links"), { email });
+  await send("POST", apiPath("sign-in", "links"), { email });
 }
 
 /** Asks for a mail that takes a seat of a link. The answer is the same for all addresses. */
 export async function askToJoin(join: { code: string; name: string; email: string }): Promise<void> {
-  await request("POST", apiPath("sign-in", "joins"), join);
+  await send("POST", apiPath("sign-in", "joins"), join);
 }
 
 /** Ends the present session, or all sessions of its owner. */
 export async function signOut(isEverywhere: boolean): Promise<void> {
-  await request("DELETE", isEverywhere ? apiPath("sessions") : sessionPath);
+  await send("DELETE", isEverywhere ? apiPath("sessions") : sessionPath);
   forgetPageSecret();
 }
 
@@ -151,12 +149,13 @@ export async function signOut(isEverywhere: boolean): Promise<void> {
 export async function presentSession(): Promise<Session | null> {
   // A browser that never signed in has no secret, and makes none before it does.
   if (!hasPageSecret()) return null;
-  const session = await request<Session | null>("GET", sessionPath);
+  const session = await send<Session | null>("GET", sessionPath);
   if (session !== null) setTimezone(session.timezone);
   return session;
 }
 
-async function request<T>(method: string, path: string, body?: object, signal?: AbortSignal): Promise<T> {
+/** Changes with the same operation id are applied once. */
+export async function send<T>(method: string, path: string, body?: object, signal?: AbortSignal): Promise<T> {
   const response = await respond(method, path, body, signal);
   const text = await response.text();
   return JSON.parse(text || "null");

@@ -1,7 +1,7 @@
 /** Asks for a new link of an invitation. The page says the same for all addresses. */
 import { useState } from "preact/hooks";
 import { askForLink } from "./api.ts";
-import { Form, Input, useAttempt } from "./plain-form.tsx";
+import { Form, Input, Notes, useAttempt } from "./plain-form.tsx";
 
 export function AskForLink() {
   const [email, setEmail] = useState("");
@@ -27,9 +27,7 @@ export function AskForLink() {
       />
       <button type="submit">Send me a new link</button>
       <p role="status">{said}</p>
-      <p id="invited-error" class="error" role="alert">
-        {error?.message}
-      </p>
+      <Notes id="invited" problem={error?.message} />
     </Form>
   );
 }

@@ -7,9 +7,12 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ActionTexts } from "../../actions/action.ts";
+import type { Asked } from "../../actions/command.ts";
 import { ApiError } from "./api.ts";
+import { AsCommand } from "./as-command.tsx";
 import { Button, useForbidden } from "./button.tsx";
-import { Field, type FieldOf, type Values, valueProblemOf, withLabels } from "./field.tsx";
+import { Field } from "./field.tsx";
+import { type FieldOf, initialOf, shownOf, type Values, valueProblemOf, withLabels } from "./form-fields.ts";
 import { newOperationId } from "./operation-id.ts";
 import { Form } from "./plain-form.tsx";
 import { Failure } from "./states.tsx";
@@ -25,6 +28,8 @@ interface FormProps {
   /** What it does, if not everybody may do it, with the values as JSON. */
   action?: ActionTexts;
   jsonOf?(values: Values): object;
+  /** What `send` sends, for a terminal. */
+  requests?(values: Values, operationId: string): readonly Asked[];
   isDangerous?: boolean;
   /** Begins the operation id, which the journal shows. */
   kind: string;
@@ -42,11 +47,9 @@ interface Problem {
 
 export function FormDialog(props: FormProps) {
   const { title, intro, fields = [], submit, isDangerous = false, kind, preview, send, close } = props;
-  const { action, jsonOf } = props;
+  const { action, jsonOf, requests } = props;
   const [operationId] = useState(() => newOperationId(kind));
-  const [values, setValues] = useState<Values>(() =>
-    Object.fromEntries(fields.map(({ name, initial = "" }) => [name, initial])),
-  );
+  const [values, setValues] = useState<Values>(() => initialOf(fields));
   const [problems, setProblems] = useState<readonly Problem[]>([]);
   const [isBusy, setBusy] = useState(false);
   const [previewed, setPreviewed] = useState<ComponentChildren>(null);
@@ -58,7 +61,7 @@ export function FormDialog(props: FormProps) {
   const latest = useRef(values);
   latest.current = values;
 
-  const shown = fields.filter(({ isShown }) => isShown?.(values) ?? true);
+  const shown = shownOf(fields, values);
   const more = shown.filter(({ isMore = false }) => isMore);
   const problemAt = (name: string) => problems.find(({ param }) => param === name)?.message ?? null;
   const general = problems.filter(({ param }) => !shown.some(({ name }) => name === param));
@@ -95,7 +98,7 @@ export function FormDialog(props: FormProps) {
     } catch (error) {
       report([
         {
-          param: fieldAt(fault(error), fields, values),
+          param: fieldAt(error instanceof ApiError ? error.param : null, fields, values),
           message: withLabels(error instanceof Error ? error.message : String(error), fields),
         },
       ]);
@@ -135,6 +138,7 @@ export function FormDialog(props: FormProps) {
             </details>
           )}
           {previewed !== null && <div class="preview">{previewed}</div>}
+          {requests && <AsCommand of={requests(values, operationId)} />}
           {forbidden !== null && <p class="error">{forbidden}</p>}
           {general.map(({ message }) => (
             <p key={message} class="error" role="alert">
@@ -187,29 +191,38 @@ export function LoadedDialog<T>({ title, of, load, close, children }: LoadedDial
   );
 }
 
-/** A modal dialog. `cancel` is called for the Escape key, and the dialog stays until it is removed. */
+/** A dialog with its title. */
 export function Dialog(props: { title: string; cancel(): void; children: ComponentChildren }) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
+  return (
+    <Modal heading={heading} cancel={props.cancel}>
+      <h2 id={heading}>{props.title}</h2>
+      {props.children}
+    </Modal>
+  );
+}
+
+/** `cancel` is called for the Escape key, and the dialog stays until it is removed. */
+export function Modal(props: { heading: string; cancel?(): void; children: ComponentChildren }) {
+  const dialog = useRef<HTMLDialogElement>(null);
   // Before the next key press, which belongs to the dialog.
   useLayoutEffect(() => showModal(dialog.current), []);
   return (
     <dialog
       ref={dialog}
-      aria-labelledby={heading}
+      aria-labelledby={props.heading}
       onCancel={(event) => {
         event.preventDefault();
-        props.cancel();
+        props.cancel?.();
       }}
     >
-      <h2 id={heading}>{props.title}</h2>
       {props.children}
     </dialog>
   );
 }
 
 /** Returns how to close the dialog and to give the focus back to the element that had it. */
-export function showModal(dialog: HTMLDialogElement | null): () => void {
+function showModal(dialog: HTMLDialogElement | null): () => void {
   const before = document.activeElement;
   dialog?.showModal();
   return () => {
@@ -222,10 +235,6 @@ export function showModal(dialog: HTMLDialogElement | null): () => void {
 function isHalfTyped(form: HTMLFormElement, name: string): boolean {
   const input = form.querySelector(`[name="${name}"]`);
   return input instanceof HTMLInputElement && input.validity.badInput;
-}
-
-function fault(error: unknown): string | null {
-  return error instanceof ApiError ? error.param : null;
 }
 
 /**

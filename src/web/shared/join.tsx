@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { ApiError, askToJoin, signIn, signInChoices } from "./api.ts";
 import { Button } from "./button.tsx";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
-import { Form, Input, useAttempt } from "./plain-form.tsx";
+import { Form, Input, Notes, useAttempt } from "./plain-form.tsx";
 import { go, pathTo } from "./router.tsx";
 import { useLoaded } from "./use-loaded.ts";
 
@@ -60,12 +60,7 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
           change={setEmail}
         />
       )}
-      <p id="join-hint" class="quiet">
-        Whoever gave you the link sees it.
-      </p>
-      <p id="join-error" class="error" role="alert">
-        {failed?.message}
-      </p>
+      <Notes id="join" hint="Whoever gave you the link sees it." problem={failed?.message} />
       <p role="status">{said}</p>
       <button type="submit" class="primary" disabled={isBusy || choices.value === null}>
         {isBusy

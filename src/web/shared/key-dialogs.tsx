@@ -2,7 +2,7 @@
 import { planLimitNames } from "../../accounts/plan-limits.ts";
 import type { ActionTexts } from "../../actions/action.ts";
 import { apiPath } from "./api.ts";
-import type { FieldOf } from "./field.tsx";
+import type { FieldOf } from "./form-fields.ts";
 import { wholeNumber } from "./numbers.ts";
 import type { Parts } from "./resource-page.tsx";
 import { Secret } from "./secret.tsx";

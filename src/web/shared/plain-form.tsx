@@ -1,6 +1,7 @@
 /** Forms, and for those that are no dialog: their inputs, and one step at a time with its error. */
 import type { ComponentChildren, ComponentProps } from "preact";
-import { useState } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
+import type { FieldProps } from "./form-fields.ts";
 
 /** `attempt` runs a step, and keeps the error of the last one. */
 export function useAttempt(isBusyAtFirst = false) {
@@ -31,6 +32,43 @@ export function Form(props: { submit(form: HTMLFormElement): void; children: Com
     >
       {props.children}
     </form>
+  );
+}
+
+/** What stands below an input: its hint and its error. */
+export function Notes(props: { id: string; hint?: string; problem: string | null | undefined }) {
+  const { id, hint, problem } = props;
+  return (
+    <>
+      {hint && (
+        <p id={`${id}-hint`} class="quiet">
+          {hint}
+        </p>
+      )}
+      <p id={`${id}-error`} class="error" role="alert">
+        {problem}
+      </p>
+    </>
+  );
+}
+
+/** A field of several inputs. */
+export function InputGroup(props: Omit<FieldProps, "value" | "change"> & { children: ComponentChildren }) {
+  const { field, problem, children } = props;
+  const { name, label, hint = "" } = field;
+  const id = useId();
+  return (
+    <fieldset
+      id={id}
+      class="field"
+      name={name}
+      aria-invalid={problem !== null}
+      aria-describedby={`${id}-hint ${id}-error`}
+    >
+      <legend>{label}</legend>
+      {children}
+      <Notes id={id} hint={hint} problem={problem} />
+    </fieldset>
   );
 }
 

@@ -1,4 +1,5 @@
 /** Of a finished request: the state in which it ended, what that means for its cost, and the cost. */
+import { Link } from "./router.tsx";
 import type { Receipt } from "./types.ts";
 import { Amount, Badge } from "./values.tsx";
 
@@ -44,6 +45,16 @@ export function costCell(row: Receipt, decimals = 0) {
           <Amount micro={row.memo_micro} decimals={decimals} /> given back
         </div>
       )}
+    </>
+  );
+}
+
+/** Of a period, perhaps with filters. */
+export function NoneFinished() {
+  return (
+    <>
+      No request has finished in this selection.{" "}
+      <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
     </>
   );
 }

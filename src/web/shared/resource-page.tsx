@@ -46,8 +46,6 @@ export interface RowAction<Row> {
   /** Default: each row has it. */
   isFor?(row: Row): boolean;
   parts?(row: Row): Parts;
-  /** In place of the dialog of the action. */
-  dialog?(row: Row, close: Close): ComponentChildren;
 }
 
 export interface Filter {
@@ -119,17 +117,8 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
     list.reload();
     changed?.();
   });
-  const buttonOf = ({ label, isFor, parts, dialog, ...of }: RowAction<Row>, row: Row) =>
-    (isFor?.(row) ?? true) &&
-    button(
-      {
-        ...of,
-        ...(parts && { parts: parts(row) }),
-        ...(dialog && { dialog: (close) => dialog(row, close) }),
-      },
-      label(row),
-      row,
-    );
+  const buttonOf = ({ label, isFor, parts, ...of }: RowAction<Row>, row: Row) =>
+    (isFor?.(row) ?? true) && button({ ...of, ...(parts && { parts: parts(row) }) }, label(row), row);
   const shownColumns = [...columns];
   if (rowActions !== undefined) {
     const cell = (row: Row) => (

@@ -6,6 +6,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { csvOf } from "../../accounts/csv.ts";
 import { routeOf } from "../../actions/action.ts";
+import { rowsMax } from "../../actions/page-fields.ts";
 import { ActionDialog, type ActionProps } from "./action-dialog.tsx";
 import { send } from "./api.ts";
 import { Button } from "./button.tsx";
@@ -43,6 +44,7 @@ export function RowsDialog(props: ActionProps<RowsPage>) {
         return <Rows rows={page.data} text={`Nothing has changed yet. ${sentenceOf(page)}`} />;
       }}
       run={(json) => <Run askAll={askWith({ ...json, limit })} sentenceOf={sentenceOf} />}
+      requests={(json) => [[action, { ...json, limit: rowsMax }]]}
     />
   );
 }

@@ -1,16 +1,16 @@
 /** Sign-in at an issuer, by a secret, by the one-time code of a link, or by an invitation. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, type Arrival, beginSignIn, presentSession, signIn, signInChoices } from "./api.ts";
 import { type Joining, keepReturnPath } from "./arrival.ts";
 import { AskForLink } from "./ask-for-link.tsx";
 import { Button } from "./button.tsx";
-import { showModal } from "./form-dialog.tsx";
+import { Modal } from "./form-dialog.tsx";
 import { JoinForm } from "./join.tsx";
 import { Brand } from "./layout.tsx";
 import { appTitle } from "./paths.ts";
-import { Form, Input, useAttempt } from "./plain-form.tsx";
+import { Form, Input, Notes, useAttempt } from "./plain-form.tsx";
 import { useLoaded } from "./use-loaded.ts";
 
 export interface SignInWords {
@@ -38,23 +38,13 @@ export function SignIn({ words, arrival, isOverPage = false, done }: SignInProps
     ) : (
       <SignInForm words={words} arrival={arrival} isOverPage={isOverPage} done={done} />
     );
-  if (isOverPage) return <OverPage>{form}</OverPage>;
+  // Only a sign-in closes it.
+  if (isOverPage) return <Modal heading="sign-in">{form}</Modal>;
   return (
     <main class="sign-in">
       <Brand />
       {form}
     </main>
-  );
-}
-
-/** A dialog that only a sign-in closes. */
-function OverPage({ children }: { children: ComponentChildren }) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => showModal(dialog.current), []);
-  return (
-    <dialog ref={dialog} aria-labelledby="sign-in" onCancel={(event) => event.preventDefault()}>
-      {children}
-    </dialog>
   );
 }
 
@@ -129,9 +119,7 @@ function SignInForm(props: Required<SignInProps> & { arrival: Arrival | null }) 
       >
         <h1 id="sign-in">{isOverPage ? "Sign in again" : title}</h1>
         {isOverPage && <p>Sign in to continue. What you typed on the page stays.</p>}
-        <p id="secret-error" class="error" role="alert">
-          {(error ?? choices.error)?.message}
-        </p>
+        <Notes id="secret" problem={(error ?? choices.error)?.message} />
         {issuer !== null && (
           <>
             {!issuer.available && error === null && (

@@ -1,7 +1,7 @@
 /** Receipts of an account's finished requests. Each leads to the page that explains its cost. */
 import { apiPath } from "../../shared/api.ts";
 import { PeriodPicker } from "../../shared/period.tsx";
-import { costCell, endingCell } from "../../shared/receipts.tsx";
+import { costCell, endingCell, NoneFinished } from "../../shared/receipts.tsx";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
@@ -44,12 +44,7 @@ export function AccountReceipts({ account: { id: account }, place }: AccountTabP
             key: ({ key }: Receipt) => <span title={key}>{nameOf(key) ?? <code>{key}</code>}</span>,
           },
         )}
-        empty={
-          <>
-            No request has finished in this selection.{" "}
-            <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
-          </>
-        }
+        empty={<NoneFinished />}
       />
     </>
   );

@@ -1,6 +1,6 @@
 /** Suspending, resuming, closing, the end date, the contact, and the invitation of an account. */
 
-import { changeState, inviteAccount, setContact, setEnd, stateForms } from "../../../actions/accounts.ts";
+import { changeState, inviteAccount, setContact, setEnd } from "../../../actions/accounts.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import type { ListAction, Parts } from "../../shared/resource-page.tsx";
@@ -15,8 +15,8 @@ export function changesOf(account: Account, of: Parts): readonly ListAction[] {
     { title: "Invite a person", ...invitePerson(account, of) },
     changeContact(account, of),
     { title: "Set the end date", action: setEnd, parts: { ...of, before: { ends_at }, preview: endText } },
-    stateChange(id, state === "active" ? "suspended" : "active"),
-    { ...stateChange(id, "closed", lossOf), title: "Close for good", look: "danger" },
+    state === "active" ? stateChange("Suspend", id, "suspended") : stateChange("Resume", id, "active"),
+    { ...stateChange("Close for good", id, "closed", lossOf), look: "danger" },
   ];
 }
 
@@ -31,11 +31,9 @@ export function changeContact(account: Account, of: Parts): ListAction {
   return { title: "Edit the contact", action: setContact, parts: { ...of, before: account } };
 }
 
-function stateChange(id: string, state: keyof typeof stateForms, lost?: typeof lossOf): ListAction {
-  const { title, submit, intro } = stateForms[state];
-  const words = { title: `${title} ${id}`, submit, intro: <p>{intro}</p>, isDangerous: state !== "active" };
-  const preview = lost && { preview: () => lost(id) };
-  return { title, action: changeState, parts: { target: { account: id, state }, ...words, ...preview } };
+function stateChange(title: string, id: string, state: string, lost?: typeof lossOf): ListAction {
+  const parts = { target: { account: id, state }, subject: id, ...(lost && { preview: () => lost(id) }) };
+  return { title, action: changeState, parts };
 }
 
 /** What is lost with an account that closes. */

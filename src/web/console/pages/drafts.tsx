@@ -6,32 +6,19 @@ import type { ListAction } from "../../shared/resource-page.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import type { Draft, Model, Plan, SettingChange } from "../types.ts";
 
+const resultOf = (part: string) => (draft: Draft) => <DraftResult of={draft} part={part} />;
+
 /** A draft of a changed plan. */
 export function planDraft({ id, accounts, versions: [version] }: Plan): ListAction {
-  return {
-    title: "Change this plan",
-    action: draftPlan,
-    parts: {
-      target: { plan: id },
-      subject: id,
-      intro: <p>{counted(accounts, "account is", "accounts are")} on this plan.</p>,
-      before: { ...version, ...version?.limits },
-      result: (draft: Draft) => <DraftResult of={draft} part={`the plan ${id}`} />,
-    },
-  };
+  const intro = <p>{counted(accounts, "account is", "accounts are")} on this plan.</p>;
+  const before = { ...version, ...version?.limits };
+  const of = { target: { plan: id }, subject: id, result: resultOf(`the plan ${id}`) };
+  return { title: "Change this plan", action: draftPlan, parts: { ...of, intro, before } };
 }
 
-export function priceDraft({ id, pricing }: Model): ListAction {
-  return {
-    title: "Change its prices",
-    action: draftModel,
-    parts: {
-      target: { model: id },
-      subject: id,
-      before: pricing,
-      result: (draft: Draft) => <DraftResult of={draft} part={`the price of the model ${id}`} />,
-    },
-  };
+export function priceDraft({ id, pricing: before }: Model): ListAction {
+  const of = { target: { model: id }, subject: id, result: resultOf(`the price of the model ${id}`) };
+  return { title: "Change its prices", action: draftModel, parts: { ...of, before } };
 }
 
 function DraftResult({ of, part }: { of: Draft; part: string }) {

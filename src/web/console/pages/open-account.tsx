@@ -1,9 +1,10 @@
 /** Opening an account with a key, and handing the key over. */
 import { useRef } from "preact/hooks";
 import { openAccount } from "../../../actions/accounts.ts";
+import { makeKey } from "../../../actions/keys.ts";
 import { ActionDialog, type ActionProps } from "../../shared/action-dialog.tsx";
 import { withOptions } from "../../shared/action-fields.ts";
-import { ApiError, apiPath, create, get, send } from "../../shared/api.ts";
+import { ApiError, apiPath, create, get, run } from "../../shared/api.ts";
 import { LoadedDialog } from "../../shared/form-dialog.tsx";
 import { NewSecret } from "../../shared/key-dialogs.tsx";
 import { Actions, type ListAction } from "../../shared/resource-page.tsx";
@@ -33,7 +34,11 @@ export const opening: ListAction = {
 
 function OpenAccount({ close }: { close(isDone?: boolean): void }) {
   const sentId = useRef("");
-  const open: ActionProps<Opened>["make"] = async (json, { key: name }, operationId) => {
+  const requests: NonNullable<ActionProps<Opened>["requests"]> = (json, { key: name }, operationId) => {
+    const key = { account: json.id, operation_id: operationId, name };
+    return [[openAccount, json], ...(name === "none" ? [] : [[makeKey, key] as const])];
+  };
+  const open: ActionProps<Opened>["make"] = async (json, values, operationId) => {
     const { value: account, isNew } = await create<Account>(apiPath("accounts"), json).catch(
       (error: unknown) => {
         if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
@@ -48,9 +53,8 @@ function OpenAccount({ close }: { close(isDone?: boolean): void }) {
       throw new ApiError(409, "account_exists", message, "id");
     }
     sentId.current = account.id;
-    if (name === "none") return account;
-    const path = apiPath("accounts", account.id, "keys");
-    return { ...account, made: await send<NewKey>("POST", path, { operation_id: operationId, name }) };
+    const [, key] = requests(json, values, operationId);
+    return key === undefined ? account : { ...account, made: await run<NewKey>(...key) };
   };
   return (
     <LoadedDialog
@@ -70,6 +74,7 @@ function OpenAccount({ close }: { close(isDone?: boolean): void }) {
             initial={{ plan: offered[0]?.[0] ?? "" }}
             inputs={(inputs) => [...withOptions(inputs, "plan", offered), keyInput]}
             make={open}
+            requests={requests}
             result={({ made, ...account }) =>
               made && <HandOver account={account} made={made} overview={overview} />
             }

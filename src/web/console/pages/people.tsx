@@ -7,7 +7,6 @@ import {
   erasePerson,
   exportPerson,
   linkPerson,
-  personStateForms,
 } from "../../../actions/people.ts";
 import { apiPath, readBlob } from "../../shared/api.ts";
 import { ResourceList, type RowAction } from "../../shared/resource-page.tsx";
@@ -24,35 +23,18 @@ export const personCells = {
   suspended_at: (person: Person) => <Badge text={personState(person)} />,
 };
 
-const stateChange = (state: keyof typeof personStateForms): RowAction<Person> => {
-  const { title, submit, intro } = personStateForms[state];
-  return {
-    title,
-    action: changePersonState,
-    label: (person) => `${title} ${personName(person)}`,
-    isFor: ({ erased_at: erasedAt, suspended_at: suspendedAt }) =>
-      erasedAt === null && (suspendedAt === null) === (state === "suspended"),
-    parts: (person) => ({
-      target: { person: person.id, state },
-      title: `${title} ${personName(person)}`,
-      submit,
-      isDangerous: state === "suspended",
-      intro: <p>{intro}</p>,
-    }),
-  };
-};
-
 const changeOf = (
   action: ActionTexts,
   title: string,
   label: string,
   isFor: (person: Person) => boolean,
+  target: { state?: string } = {},
 ): RowAction<Person> => ({
   title,
   action,
   label: (person) => `${label} ${personName(person)}`,
   isFor: (person) => person.erased_at === null && isFor(person),
-  parts: (person) => ({ target: { person: person.id }, subject: personName(person) }),
+  parts: (person) => ({ target: { person: person.id, ...target }, subject: personName(person) }),
 });
 
 const exportData = (person: Person) => (
@@ -65,10 +47,11 @@ const exportData = (person: Person) => (
   />
 );
 
+const isActive = ({ suspended_at: suspendedAt }: Person) => suspendedAt === null;
 const changes = [
   changeOf(linkPerson, "Link", "Link an account to", ({ account }) => account === null),
-  stateChange("suspended"),
-  stateChange("active"),
+  changeOf(changePersonState, "Suspend", "Suspend", isActive, { state: "suspended" }),
+  changeOf(changePersonState, "Resume", "Resume", (person) => !isActive(person), { state: "active" }),
   exportData,
   changeOf(erasePerson, "Erase", "Erase the data of", () => true),
 ];

@@ -6,7 +6,7 @@ import { Button } from "../../shared/button.tsx";
 import { ask, type Turn } from "../../shared/conversation.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Options } from "../../shared/options.tsx";
-import { Form } from "../../shared/plain-form.tsx";
+import { Form, Notes } from "../../shared/plain-form.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import type { OwnAccount, UsableModel } from "../types.ts";
 import { useModels } from "../use-own.ts";
@@ -122,9 +122,7 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
             <Button onClick={() => write("", null)}>Cancel</Button>
           </p>
         )}
-        <p id="message-error" class="error" role="alert">
-          {problem}
-        </p>
+        <Notes id="message" problem={problem} />
         <div class="writer">
           <textarea
             id="message"

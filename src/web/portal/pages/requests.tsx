@@ -9,7 +9,7 @@ import { keyTitle } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { LiveMark } from "../../shared/live.tsx";
 import { PeriodPicker } from "../../shared/period.tsx";
-import { costCell, endingCell } from "../../shared/receipts.tsx";
+import { costCell, endingCell, NoneFinished } from "../../shared/receipts.tsx";
 import { type ListAction, ResourceList, useActions } from "../../shared/resource-page.tsx";
 import { Link, type Place, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
@@ -94,10 +94,7 @@ export function RequestsPage({ place }: { place: Place }) {
                   <Link to={pathTo("start")}>send the first request from your program</Link>.
                 </>
               ) : (
-                <>
-                  No request has finished in this selection.{" "}
-                  <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
-                </>
+                <NoneFinished />
               )
             }
           />
