@@ -27,8 +27,8 @@ export function emptyWord({ kind, isRemovedByEmpty = false }: Field): string | n
 }
 
 /**
- * Returns requests for a terminal: by `curl`, and by commands if all of them have one. In a path or
- * an argument, the name of a value that is missing stands in capital letters.
+ * Returns requests for a terminal: by `curl`, and by commands if all of them have one. Names in
+ * capital letters stand for values that are missing in a path or an argument.
  */
 export function terminalTexts(requests: readonly Asked[], origin: string, program: string) {
   const commands = requests.map((asked) => commandOf(asked, program));

@@ -10,7 +10,9 @@ import { createServer } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { routeOf } from "../../src/actions/action.ts";
 import { type Asked, terminalTexts } from "../../src/actions/command.ts";
-import type { Field } from "../../src/actions/field.ts";
+import type { Field, Fields } from "../../src/actions/field.ts";
+import { inputsOf as inputsOfForm, jsonIn, withoutNulls } from "../../src/web/shared/action-fields.ts";
+import { initialOf } from "../../src/web/shared/form-fields.ts";
 import { type Described, operatorActions, requestOf, rightJson } from "../fixtures/actions.ts";
 import { CliLedger } from "../fixtures/cli-ledger.ts";
 
@@ -68,6 +70,15 @@ const several = [
   { credits: 200, every: "P1D", name: "dear", models: ["big-*", "huge"] },
 ];
 
+/** Returns the JSON of a form that opens with these values. */
+function formedBy({ dry_run: _, limit: __, after: ___, ...input }: Fields, before: Json): Json {
+  const fields = Object.fromEntries(Object.entries(input).filter(([name]) => name in before));
+  const texts = initialOf(inputsOfForm(fields, before));
+  const typed = Object.entries(fields).filter(([, field]) => field.kind === "moment" && field.isTyped);
+  const days = typed.map(([name]) => [name, "2100-01-31"]);
+  return withoutNulls(jsonIn(fields, { ...texts, ...Object.fromEntries(days) }));
+}
+
 /** Returns what a form of the action may send. */
 function inputsOf(action: Described): Json[] {
   const { id, input } = action;
@@ -81,6 +92,7 @@ function inputsOf(action: Described): Json[] {
     input,
     fields.map(([name]) => name),
   );
+  const formed = [full, { ...full, spending_caps: several }].map((before) => formedBy(input, before));
   const single = fields.flatMap(([name, field]): Json[] => {
     const values = [
       ...(field.isNullable ? [null] : []),
@@ -93,7 +105,7 @@ function inputsOf(action: Described): Json[] {
     return values.map((value) => ({ ...needed, [name]: value }));
   });
   // A form whose values are those from before sends nothing.
-  return [...(routeOf(action).method === "PATCH" ? [] : [needed]), full, ...single];
+  return [...(routeOf(action).method === "PATCH" ? [] : [needed]), full, ...formed, ...single];
 }
 
 /** A person at a terminal is asked before these. */
