@@ -64,6 +64,7 @@ function isTakenBy(field: Field | undefined, text: string): boolean {
   return field?.kind === "text" && field.check !== "overlap" && field.pattern?.test(text) === true;
 }
 
+const month = { credits: 500, every: "P1M" };
 const several = [
   { credits: 300, every: "PT5H" },
   { credits: 1000, every: "P1W", align: "calendar" },
@@ -98,6 +99,8 @@ function inputsOf(action: Described): Json[] {
       ...(field.isNullable ? [null] : []),
       ...(field.kind === "choice" ? field.values : []),
       ...(field.kind === "list" ? [[], several.slice(0, 1), several] : []),
+      // Inputs of a list of one.
+      ...(name === "spending_caps" && id !== "draftPlan" ? [[{ ...month, align: "opening" }]] : []),
       ...(field.kind === "texts" ? [["*"], ["big-*", "small"]] : []),
       ...(field.kind === "number" && field.min < 0 ? [-5] : []),
       ...awkward.filter((text) => isTakenBy(field, text)),
