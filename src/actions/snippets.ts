@@ -1,4 +1,4 @@
-/** First requests with a key, for programs, chat interfaces and editors. Pages bundle this. */
+/** First requests with a key: programs, chat interfaces, editors. Pages bundle this file. */
 import { shellWordOf } from "../shell.ts";
 
 /** By the title of their tab, and where they belong. */

@@ -105,7 +105,7 @@ releaseTest("changes the settings of a key, which its next request uses", async 
   assert.equal(await askWith(service, secret, "writer"), "200");
 });
 
-test("several caps are one text, and a wrong one keeps what was typed", async (visit) => {
+test("several caps are rows, and a wrong one keeps what was typed", async (visit) => {
   const { page, service, expects } = visit;
   const spending_caps = [
     { credits: 300, every: "PT5H" },
@@ -123,16 +123,30 @@ test("several caps are one text, and a wrong one keeps what was typed", async (v
   await page.getByText("300 of 300 left (5 hours), refills").waitFor();
   await page.getByText("40 of 40 left (dear), refills").waitFor();
   await page.getByRole("button", { name: "Edit the key notebook" }).click();
-  const caps = page.getByRole("dialog").getByLabel("Spending caps");
-  assert.equal(await caps.inputValue(), "300/PT5H, dear 40/P1D/calendar/Europe/Berlin of wr*");
-  assert.equal(await page.getByRole("dialog").getByLabel("Budget in credits").count(), 0);
-  for (const wrong of ["300 every day", "300/PT5H, 5/monthly"]) {
-    await caps.fill(wrong);
-    expects(`400 PATCH /admin/keys/${id}`);
-    await submit(page);
-    await assertRefused(caps, /Spending caps.* must be/, { "Spending caps": wrong });
+  const dialog = page.getByRole("dialog");
+  const cap = (n: number) => dialog.getByRole("group", { name: `Spending caps, number ${n}` });
+  const [budget, zone] = ["Budget in credits", "Time zone of the budget"];
+  assert.equal(await dialog.getByLabel(budget).count(), 2);
+  const shown = await Promise.all([budget, zone, "Name"].map((each) => cap(2).getByLabel(each).inputValue()));
+  assert.deepEqual(shown, ["40", "Europe/Berlin", "dear"]);
+  assert.equal(await cap(2).getByLabel("wr*").isChecked(), true);
+  await cap(1).getByLabel(budget).fill("a lot");
+  await submit(page);
+  await assertRefused(cap(1).getByLabel(budget), /Enter a whole number/, {});
+  await cap(1).getByLabel(budget).fill("200");
+  await cap(2).getByLabel(zone).fill("Mars/Olympus");
+  expects(`400 PATCH /admin/keys/${id}`);
+  await submit(page);
+  await dialog.getByText(/^Time zone of the budget must be/).waitFor();
+  await cap(2).getByLabel(zone).fill("Europe/Berlin");
+  for (const n of [3, 4]) {
+    await dialog.getByRole("button", { name: "Add one" }).click();
+    await cap(n).getByLabel(budget).fill("900");
+    await cap(n).getByLabel("Budget period").selectOption({ label: "month" });
   }
-  await caps.fill("200/PT5H, dear 40/P1D/calendar/Europe/Berlin of wr*, 900/P1M");
+  assert.equal(await dialog.getByRole("button", { name: "Add one" }).count(), 0);
+  await cap(3).getByRole("button", { name: "Remove number 3" }).click();
+  await assertAccessible(page);
   await submit(page);
   await dialogClosed(page);
   await page.getByText("900 of 900 left (month), refills").waitFor();

@@ -18,6 +18,7 @@ import * as portal from "../../src/actions/portal.ts";
 import { type Described, operatorActions, portalActions } from "../fixtures/actions.ts";
 import { type Answer, browserTests, type Visit } from "../fixtures/browser.ts";
 import {
+  assertAccessible,
   assertRefused,
   choose,
   confirmed,
@@ -28,6 +29,7 @@ import {
 } from "../fixtures/console.ts";
 import { addPerson } from "../fixtures/ledger-file.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
+import { wordsIn } from "../fixtures/shell-words.ts";
 import { some } from "../fixtures/thorough.ts";
 
 const test = browserTests({ pages: "both" });
@@ -440,6 +442,60 @@ for (const each of some(dialogs, 6)) {
     await confirmed(page, String(done(result)));
   });
 }
+
+const copied = async (page: Page, from: string): Promise<string[][]> => {
+  await page.getByRole("button", { name: `Copy for ${from}` }).click();
+  return wordsIn(String(await page.evaluate("navigator.clipboard.readText()")));
+};
+
+test("a dialog of the console shows its request as curl and as a command, as it is typed", async (visit) => {
+  const { page, service } = visit;
+  await openPage(visit, { action: credits.addCredits, path: `/accounts/${account}`, open: press("Top up") });
+  await press("Top up")(page);
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("As a command").click();
+  await fill(dialog, { Credits: "500", "Payment id": "it's 7" });
+  await assertAccessible(page);
+  const [curl = []] = await copied(page, "curl");
+  const [command = []] = await copied(page, "inkwell");
+  assert.deepEqual(command, ["credits", "add", account, "500", "--payment", "it's 7"]);
+  const sending = page.waitForRequest((request) => request.url().endsWith("/topups"));
+  await submit(page);
+  const sent = await sending;
+  assert.deepEqual(
+    [curl[1], curl[2], JSON.parse(curl.at(-1) ?? "")],
+    [sent.method(), sent.url(), sent.postDataJSON()],
+  );
+  assert.equal(sent.url(), `${service.url}/admin/accounts/${account}/topups`);
+  await dialog.waitFor({ state: "detached" });
+
+  await choose(page, "Edit the contact");
+  await dialog.getByText("As a command").click();
+  await dialog.getByText("No value is changed yet.").waitFor();
+  await fill(dialog, { Note: "-x" });
+  assert.deepEqual(await copied(page, "inkwell"), [["account", "set", account, "--note=-x"]]);
+});
+
+test("a new account with a key is two commands, and the portal shows none", async (visit) => {
+  const { page } = visit;
+  await openPage(visit, { action: accounts.openAccount, path: "/accounts", open: press("Open an account") });
+  await press("Open an account")(page);
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("As a command").click();
+  await fill(dialog, { Account: "twice" });
+  const [create, key = []] = await copied(page, "inkwell");
+  assert.deepEqual(create, ["account", "create", "twice", "--plan", "starter"]);
+  assert.deepEqual(
+    [key.slice(0, 4), key.slice(5)],
+    [
+      ["key", "create", "twice", "--id"],
+      ["--name", "first"],
+    ],
+  );
+  await openPage(visit, { action: portal.makeOwnKey, path: "/keys", open: createKey });
+  await createKey(page);
+  assert.equal(await dialog.getByText("As a command").count(), 0);
+});
 
 async function journal({ call }: Visit["service"]): Promise<Answer> {
   return await call("GET", `/admin/accounts/${account}/journal?limit=500`);

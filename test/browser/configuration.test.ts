@@ -116,9 +116,22 @@ test("a draft of a plan shows what changes, and its lines are a plan of the file
   assert.equal(await dialog.locator("[name='base.credits']").inputValue(), "20000");
   await dialog.locator("[name='base.credits']").fill("25000");
   await dialog.getByLabel("Base credits refill every").selectOption({ label: "week" });
-  await dialog.getByLabel("Spending caps").fill("900/PT5H");
+  const cap = (n: number) => dialog.getByRole("group", { name: `Spending caps, number ${n}` });
+  for (const [n, credits] of ["900", "200", "7"].entries()) {
+    await dialog.getByRole("button", { name: "Add one" }).click();
+    await cap(n + 1)
+      .getByLabel("Credits")
+      .fill(credits);
+  }
+  await cap(2).getByLabel("In each").selectOption({ label: "day" });
+  await cap(2).getByLabel("Is full again").selectOption("calendar");
+  await cap(2).getByLabel("writer").check();
+  await cap(3).getByLabel("Credits").fill("");
+  await submit(page);
+  await cap(3).getByText("Credits is missing.").waitFor();
+  await cap(3).getByRole("button", { name: "Remove number 3" }).click();
   await dialog.getByText("1,000,000 / 1,000,000").first().waitFor();
-  await dialog.getByLabel("tutor").check();
+  await dialog.getByRole("group", { name: "Models", exact: true }).last().getByLabel("tutor").check();
   await assertAccessible(page);
   await submit(page);
   await dialog.getByText(/^\d+ accounts? on the plan\. Limits, models/).waitFor();
@@ -137,7 +150,12 @@ test("a draft of a plan shows what changes, and its lines are a plan of the file
   const { data } = await service.call("GET", "/admin/plans");
   assert.ok(Array.isArray(data));
   const [{ base, models, spending_caps: caps }] = data.find(({ id }) => id === "team").versions;
-  assert.deepEqual([base.credits, base.every, models, caps[0].credits], [25_000, "P1W", ["tutor"], 900]);
+  assert.deepEqual([base.credits, base.every, models], [25_000, "P1W", ["tutor"]]);
+  const shown = caps.map((each: typeof base) => [each.credits, each.every, each.align, each.models]);
+  assert.deepEqual(shown, [
+    [900, "PT5H", "opening", ["*"]],
+    [200, "P1D", "calendar", ["writer"]],
+  ]);
 });
 
 test("a draft of prices shows the last week at both prices", async (visit) => {

@@ -1,4 +1,4 @@
-/** A list in a form is rows: their inputs, what is wrong with them, and the JSON that they stand for. */
+/** A list in a form is rows: their inputs, what is wrong with them, and their JSON. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { draftPlan } from "../../src/actions/drafts.ts";

@@ -1,11 +1,10 @@
 /**
  * What a dialog shows for a terminal, for every action of operators with a dialog: a shell splits
- * it, and then the command line sends exactly the request of the dialog, and `curl` has exactly its
+ * it, then the command line sends exactly the request of the dialog, and `curl` has exactly its
  * method, URL and body. Values are right ones, all values of choices, removals, and texts that a
  * shell or the command line could take for something else.
  */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { createServer } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { routeOf } from "../../src/actions/action.ts";
@@ -15,6 +14,7 @@ import { inputsOf as inputsOfForm, jsonIn, withoutNulls } from "../../src/web/sh
 import { initialOf } from "../../src/web/shared/form-fields.ts";
 import { type Described, operatorActions, requestOf, rightJson } from "../fixtures/actions.ts";
 import { CliLedger } from "../fixtures/cli-ledger.ts";
+import { wordsIn } from "../fixtures/shell-words.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -45,16 +45,6 @@ after(() => server.close());
 
 function jsonOf(text: string | undefined): unknown {
   return text === undefined || text === "" ? null : JSON.parse(text);
-}
-
-/** Splits commands as a shell does. */
-function wordsIn(text: string): string[][] {
-  const script = ["inkwell", "curl"].map((name) => `${name}() { printf '%s\\0' "$@"; echo; }`);
-  const shell = execFileSync("sh", ["-c", [...script, text].join("\n")], {
-    encoding: "utf8",
-    env: { ...process.env, INKWELL_OPERATOR_KEY: "iko_1" },
-  });
-  return shell.split("\0\n").flatMap((words) => (words === "" ? [] : [words.split("\0")]));
 }
 
 /** Texts that must be quoted, and texts that look like options. */
