@@ -10,6 +10,7 @@ import { assertSoundAfterKills, runTool, shownBy } from "../fixtures/checkout-pr
 import { noChromium } from "../fixtures/chromium.ts";
 import { noPostgres } from "../fixtures/postgres.ts";
 import { newFolder } from "../fixtures/program.ts";
+import { releasedFiles } from "../fixtures/released-ledger.ts";
 
 describe("programs of the checkout", { concurrency: 2 }, () => {
   test("npm run torture -- --kill, on PostgreSQL", { skip: noPostgres ?? false }, () =>
@@ -47,6 +48,14 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
     const { code, stderr } = await runTool("tools/exhaust.ts", "nowhere");
     assert.notEqual(code, 0);
     assert.match(stderr, /nowhere/);
+  });
+
+  test("npm run release:ledger", { skip: noPostgres ?? false }, async () => {
+    await using scratch = await newFolder();
+    const text = await shownBy("tools/release-ledger.ts", "--folder", scratch.path);
+    assert.match(text, /^SQLite: \d+ answers about .*\nPostgreSQL: \d+ answers about /m);
+    const files = Object.values(releasedFiles).flatMap(({ ledger, known }) => [ledger, known]);
+    assert.deepEqual(readdirSync(scratch.path).toSorted(), [...files, "inkwell.yaml"].toSorted());
   });
 
   test("npm run look", { skip: noChromium ?? false }, async () => {

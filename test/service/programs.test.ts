@@ -27,6 +27,7 @@ const otherScripts: Record<string, string> = {
   exhaust: "test/release/programs.test.ts",
   simulate: "test/release/programs.test.ts",
   test: "this run",
+  "release:ledger": "test/release/programs.test.ts",
   "test:release": "before a release (docs/releasing.md)",
   gpu: "downloads 540 MB",
   clients: "installs programs of others from package registries",

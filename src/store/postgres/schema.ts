@@ -22,6 +22,9 @@ import { onlyCell } from "./rows.ts";
  */
 const migrationLock = "20669081143569516";
 
+export const createMigrationTable =
+  "create table migration (version bigint primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())";
+
 /** The oldest tested version, in the form of `server_version_num`. */
 const serverVersionMin = 140_000;
 
@@ -147,9 +150,6 @@ async function begin(connection: Connection, where: string): Promise<AppliedMigr
     );
   }
   await ask(connection, `create schema if not exists ${schemaName}`);
-  await ask(
-    connection,
-    "create table migration (version bigint primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())",
-  );
+  await ask(connection, createMigrationTable);
   return [];
 }
