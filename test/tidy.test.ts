@@ -637,12 +637,13 @@ test("decision records are complete", () => {
   }
 });
 
-test("the changelog begins with the version of package.json", () => {
+test("the changelog begins with the version of package.json, and the day of its release", () => {
   const { version } = JSON.parse(textOf("package.json")) as { version: string };
-  assert.match(
-    textOf("CHANGELOG.md"),
-    new RegExp(`^# Changelog\n\n## ${version.replaceAll(".", "\\.")} \\(`),
-  );
+  const [, named, day] =
+    /^# Changelog\n\n## (\S+) \((unreleased|\d{4}-\d\d-\d\d)\)\n/.exec(textOf("CHANGELOG.md")) ?? [];
+  assert.equal(named, version);
+  const [, releasedOn] = /^const releasedOn = "(.+)";$/m.exec(textOf("src/version.ts")) ?? [];
+  assert.ok(day === "unreleased" || day === releasedOn, `released on ${day}, or ${releasedOn}`);
 });
 
 test("every path that a document names exists", () => {
