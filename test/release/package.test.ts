@@ -87,6 +87,17 @@ test("contains the compiled program and its pages", () => {
   );
 });
 
+test("names itself and its libraries with their licences, as CycloneDX", () => {
+  const list = JSON.parse(readFileSync(path.join(installed, "dist/sbom.cdx.json"), "utf8"));
+  const { name, version } = list.metadata.component;
+  assert.deepEqual([list.bomFormat, name, version], ["CycloneDX", manifest.name, manifest.version]);
+  const libraries: { name: string; licenses?: unknown[] }[] = list.components;
+  const names = new Set(libraries.map((library) => library.name));
+  for (const library of Object.keys(manifest.dependencies)) assert.ok(names.has(library), library);
+  for (const library of Object.keys(manifest.devDependencies)) assert.ok(!names.has(library), library);
+  for (const library of libraries) assert.notEqual(library.licenses?.length ?? 0, 0, library.name);
+});
+
 test("fetches no CUDA, and brings its Node", () => {
   const folders = readdirSync(path.join(folder, "node_modules/@node-llama-cpp"));
   assert.ok(folders.length > 0, "binaries for this machine are installed");
