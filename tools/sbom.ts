@@ -1,16 +1,28 @@
 /**
  * `npm run sbom`: writes `dist/sbom.cdx.json`, the libraries of the package with their licences
- * (CycloneDX). npm makes the list, and calls the program itself by the name of its folder.
+ * (CycloneDX). npm makes the list in another folder, without the libraries for development:
+ * `npm sbom --omit dev` leaves out what those need, even if the program needs it too. npm also
+ * calls the program by the name of its folder.
  */
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const root = join(import.meta.dirname, "..");
-const { name }: { name: string } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-const args = ["sbom", "--sbom-format=cyclonedx", "--sbom-type=application", "--package-lock-only"];
-const made = execFileSync("npm", [...args, "--omit=dev"], { cwd: root, maxBuffer: 2 ** 26 });
-const list: { metadata: { component: { name: string } } } = JSON.parse(String(made));
-list.metadata.component.name = name;
-mkdirSync(join(root, "dist"), { recursive: true });
-writeFileSync(join(root, "dist/sbom.cdx.json"), `${JSON.stringify(list, null, 2)}\n`);
+const scratch = mkdtempSync(join(tmpdir(), "inkwell-sbom-"));
+try {
+  const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const cwd = join(scratch, manifest.name);
+  mkdirSync(cwd);
+  writeFileSync(join(cwd, "package.json"), JSON.stringify({ ...manifest, devDependencies: {} }));
+  for (const file of ["package-lock.json", ".npmrc"]) copyFileSync(join(root, file), join(cwd, file));
+  const npm = (...args: string[]) =>
+    execFileSync("npm", [...args, "--package-lock-only", "--offline"], { cwd, maxBuffer: 2 ** 26 });
+  npm("install", "--ignore-scripts", "--no-audit", "--no-fund");
+  const list = npm("sbom", "--sbom-format=cyclonedx", "--sbom-type=application");
+  mkdirSync(join(root, "dist"), { recursive: true });
+  writeFileSync(join(root, "dist/sbom.cdx.json"), list);
+} finally {
+  rmSync(scratch, { recursive: true });
+}
