@@ -8,9 +8,10 @@
  * Guarantees that dist/ has nothing from an earlier build. A failed build leaves no dist/.
  */
 import { execFileSync } from "node:child_process";
-import { chmodSync, cpSync, rmSync } from "node:fs";
+import { chmodSync, cpSync, globSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { buildWeb } from "../src/app/web-bundle.ts";
+import { bundledLibraries } from "./bundled-libraries.ts";
 import { buildSite } from "./docs/site.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -23,6 +24,10 @@ try {
   cpSync(join(root, "src/store/migrations"), join(dist, "store/migrations"), { recursive: true });
   await buildWeb(join(dist, "web"));
   await buildSite(join(dist, "docs-site"));
+  for (const name of bundledLibraries) {
+    const [license = "LICENSE"] = globSync("LICENSE*", { cwd: join(root, "node_modules", name) });
+    cpSync(join(root, "node_modules", name, license), join(dist, "web", `${name}.license`));
+  }
   chmodSync(join(dist, "cli/inkwell.js"), 0o755);
 } catch (error) {
   rmSync(dist, { recursive: true, force: true });

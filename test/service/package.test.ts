@@ -7,6 +7,7 @@ import { execFileSync } from "node:child_process";
 import { globSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { bundledLibraries } from "../../tools/bundled-libraries.ts";
 
 const root = path.join(import.meta.dirname, "../..");
 
@@ -67,4 +68,22 @@ test("packs every file of docs and deploy that its messages and documents name",
     }
   }
   assert.ok(named > 300, `${named} names`);
+});
+
+test("the libraries in its pages are dependencies, or their licences come with the pages", () => {
+  const { dependencies }: { dependencies: object } = JSON.parse(
+    readFileSync(path.join(root, "package.json"), "utf8"),
+  );
+  const files = globSync(["src/web/**/*.{ts,tsx}", "tools/docs/browser/*.ts", "tools/docs/search-index.ts"], {
+    cwd: root,
+  });
+  const imported = files.flatMap((file) =>
+    [
+      ...readFileSync(path.join(root, file), "utf8").matchAll(
+        /^import (?!type )[^;"]* from "([^."/]+)[^"]*"/gm,
+      ),
+    ].map(([, name = ""]) => name),
+  );
+  const others = new Set(imported.filter((name) => !(name in dependencies)));
+  assert.deepEqual([...others].toSorted(), bundledLibraries, "see tools/bundled-libraries.ts");
 });
