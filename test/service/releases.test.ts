@@ -47,8 +47,8 @@ async function copyOf(version: string, store: ReleasedStore) {
     INKWELL_OPERATOR_TOKEN: releaseToken,
     INKWELL_PORTAL_PORT: portal,
     UPSTREAM_URL: upstream.url,
-    // Nobody listens there.
-    RECEIVER_URL: `http://127.0.0.1:${portal}`,
+    // It takes no event.
+    RECEIVER_URL: upstream.url,
     PORTAL_URL: `http://127.0.0.1:${portal}`,
   };
   const assertSound = async () => {
