@@ -15,18 +15,12 @@
  * `--upstream PORT --only other --other JSON` measures another gateway (docs/performance.md).
  */
 import { optionsOf } from "./options.ts";
-import { answers, longPrompts, memory, onPostgres, otherGateway } from "./release/http.ts";
-import { notMeasured, type Options, type Result } from "./release/measure.ts";
+import { answers, longPrompts, memory, onPostgres, otherGateway, workers } from "./release/http.ts";
+import type { Options, Result } from "./release/measure.ts";
 import { describeRun, sectionOf, writePage } from "./release/page.ts";
 import { engine, ledger } from "./release/parts.ts";
 import { startServer } from "./servers.ts";
 import { upstreamAnswers } from "./upstream-answers.ts";
-
-/** The setting does not exist yet. `startService` of bench/service.ts can start it. */
-async function workers(): Promise<Result[]> {
-  const workload = "two workers against one, on PostgreSQL, database and mock on the same two cores";
-  return [notMeasured(workload, "processor time of a request within 10 %", "Inkwell has no workers yet")];
-}
 
 const workloads: Record<string, (options: Options) => Promise<Result[]>> = {
   answers,

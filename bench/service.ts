@@ -11,8 +11,8 @@ import { request } from "undici";
 import { entry } from "../test/fixtures/program.ts";
 
 export interface ServiceOptions {
-  /** The sections `models`, `database` and `log` of its configuration. */
-  config: { models: object; database?: string; log?: object };
+  /** Parts of its configuration. */
+  config: { models: object; database?: string; log?: object; workers?: number };
   /** Default 1. */
   accounts?: number;
   /** The only core that it may use. Default: all. */

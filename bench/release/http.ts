@@ -46,27 +46,27 @@ export async function answers(options: Options): Promise<Result[]> {
   const reader = side({ title, ...whole, start: () => startBare(options, "reader") });
   const streaming = side({ title: "Inkwell", ...streamed, start: () => startInkwell(options) });
   const passes = side({ title: passing, ...streamed, start: () => startBare(options) });
-  const alone = new Map<Side, Pass[]>([inkwell, bare].map((each) => [each, []]));
+  const alone = new Map<Side, Pass[]>([inkwell, bare, reader].map((each) => [each, []]));
   await runPasses(options, [inkwell, bare, reader, streaming, passes], async (server, each) => {
     const one = { seconds: seconds / 4, skippedSeconds: 0, clients: 1 };
     if (alone.has(each)) alone.get(each)?.push(await measurePass(server, each, one));
     await checkAnswer(server, each.body, isRight);
   });
   const aloneOf = (of: Side) => ({ title: of.title, passes: alone.get(of) ?? [] });
-  const oneClient = compared(
-    "one client after them, SQLite: added to the p50 of the floor",
-    `two fsyncs and 0.4 ms: ${rangeOf(fsyncsMs.map((ms) => 2 * ms + 0.4))} ms`,
-    aloneOf(inkwell),
-    aloneOf(bare),
-  );
   const p50s = (of: Side) => aloneOf(of).passes.map(({ p50Ms = Number.NaN }) => p50Ms);
-  const addedMs = p50s(inkwell).map((ms, pass) => ms - (p50s(bare)[pass] ?? Number.NaN));
   const fsync = `${rangeOf(fsyncsMs)} ms for a page of 4 KiB in the folder of the ledger, median of 200`;
+  const target = `two fsyncs and 0.4 ms: ${rangeOf(fsyncsMs.map((ms) => 2 * ms + 0.4))} ms`;
+  const addedTo = (floor: Side, workload: string): Result => {
+    const row = compared(workload, target, aloneOf(inkwell), aloneOf(floor));
+    const addedMs = p50s(inkwell).map((ms, pass) => ms - (p50s(floor)[pass] ?? Number.NaN));
+    return { ...row, result: `${rangeOf(addedMs)} ms`, figures: [...row.figures, ["fsync", fsync]] };
+  };
   return [
     compared(`whole answers, ${clients} clients; the floor gets one JSON object`, "0.30", inkwell, bare),
     compared("the same; the floor reads the events and makes the object of them", "0.60", inkwell, reader),
     compared(`streamed tokens, ${clients} clients; the floor passes on the bytes`, "0.85", streaming, passes),
-    { ...oneClient, result: `${rangeOf(addedMs)} ms`, figures: [...oneClient.figures, ["fsync", fsync]] },
+    addedTo(bare, "one client after them, SQLite: added to the p50 of the floor"),
+    addedTo(reader, "the same; the floor reads the events and makes the object of them"),
   ];
 }
 
@@ -172,15 +172,33 @@ function byTenSeconds(counts: readonly number[]): string {
   return rates.length === 0 ? "" : `requests/s by 10 s: ${rates.join(" ")}`;
 }
 
-/** Both on the core of servers. */
-async function startOn(programs: string | undefined, options: Options): Promise<Target> {
-  const others = programs === undefined ? {} : { programs };
-  const server = await start({ durable: true, core: cores.server, ...others });
+/** Two workers against one, each with database, mock and clients on all cores of the machine. */
+export async function workers(options: Options): Promise<Result[]> {
+  const workload = "whole answers, two workers; of one worker";
+  const target = "processor time within 10 %";
+  const [first] = databases;
+  if (first === undefined || first.missing !== null)
+    return [measure.notMeasured(workload, target, first?.missing ?? "no database")];
+  const of = asked(options, false);
+  const sideWith = (workers: number) =>
+    side({ title: `workers: ${workers}`, ...of, start: () => startOn(undefined, options, workers) });
+  const [two, one] = [sideWith(2), sideWith(1)];
+  await runPasses(options, [two, one]);
+  return [compared(workload, target, two, one)];
+}
+
+/** Both on the core of servers; with `workers`, on all cores. */
+async function startOn(programs: string | undefined, options: Options, workers?: number): Promise<Target> {
+  const others = {
+    ...(programs === undefined ? {} : { programs }),
+    ...(workers === undefined ? { core: cores.server } : {}),
+  };
+  const server = await start({ durable: true, ...others });
   await using started = new AsyncDisposableStack();
   started.defer(() => server.kill());
   const database = server.url(await server.create());
   const { postmaster, version } = await versionOf(database);
-  const service = started.use(await startInkwell(options, { database }));
+  const service = started.use(await startInkwell(options, { database, workers }));
   const owned = started.move();
   return { ...service, postmaster, version, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

@@ -1,5 +1,6 @@
 /** Servers, passes and comparison with the floor, for the workloads of `bench/release.ts`. */
 import { setTimeout as sleep } from "node:timers/promises";
+import { given } from "../../src/objects.ts";
 import type { BareTask } from "../bare-gateway.ts";
 import { processorMs } from "../processes.ts";
 import { cores, load, startServer } from "../servers.ts";
@@ -88,10 +89,17 @@ export interface Side extends Ran {
   start(): Promise<Target>;
 }
 
-/** The whole service on the core of servers, with the mock upstream as its models. */
+/**
+ * The whole service with the mock upstream as its models, on the core of servers; with `workers`,
+ * on all cores.
+ */
 export function startInkwell(
   { upstream, clients }: Options,
-  { database, accounts = clients }: { database?: string; accounts?: number } = {},
+  {
+    database,
+    accounts = clients,
+    workers,
+  }: { database?: string; accounts?: number; workers?: number | undefined } = {},
 ): Promise<Service> {
   const models = Object.fromEntries(
     upstreamAnswers.map(({ id }) => [
@@ -107,8 +115,8 @@ export function startInkwell(
       },
     ]),
   );
-  const config = database === undefined ? { models } : { models, database };
-  return startService({ config, accounts, core: cores.server });
+  const config = { models, ...given({ database, workers }) };
+  return startService({ config, accounts, ...(workers === undefined ? { core: cores.server } : {}) });
 }
 
 export function startBare({ upstream, clients }: Options, which: BareTask["which"] = "proxy") {

@@ -118,6 +118,11 @@ export interface GenerateOptions {
    * true.
    */
   isLimited?: boolean;
+  /**
+   * The text is sent to the caller as a whole, so an engine may yield it and count it up to 20 ms
+   * late, but for the first. Default: false.
+   */
+  isWhole?: boolean;
   sampling: Sampling;
   /**
    * Called with the number of tokens generated so far, hidden tokens included. It includes tokens

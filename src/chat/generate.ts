@@ -232,6 +232,7 @@ export async function* generate(
       maxTokens,
       paidTokens,
       isLimited: asked.maxTokens !== undefined && asked.maxTokens <= maxTokens,
+      isWhole: !request.stream,
       sampling,
       onTokens: (made) => holdExtender.made(made),
     });

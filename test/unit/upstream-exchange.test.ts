@@ -39,7 +39,7 @@ test("pauses at a full window, and reads on when it is taken", () => {
   assert.equal(controller.paused, false);
   send(`data: ${"a".repeat(1000)}\n\n`);
   assert.equal(controller.paused, true);
-  assert.equal(seen.changes, 1, "the owner is told once for what it has not taken");
+  assert.equal(seen.changes, 2, "the owner is told of the first bytes, and of a full window");
   assert.deepEqual(
     exchange.takeEvents().map(({ length }) => length),
     [65_000, 1000],

@@ -99,6 +99,11 @@ export class Exchange implements Dispatcher.DispatchHandler {
     return this.#bytes.length > 0;
   }
 
+  /** True if more bytes can arrive before those that wait are taken. */
+  get isFilling(): boolean {
+    return this.#ending === null && this.#controller?.paused === false;
+  }
+
   /** Returns the data of the events that have arrived since the last call, and reads on. */
   takeEvents(): string[] {
     const events: string[] = [];
@@ -207,7 +212,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#bytes.push(bytes);
     this.#byteCount += bytes.length;
     if (this.#byteCount >= windowBytes) this.pause();
-    if (this.#bytes.length === 1) this.#owner.changed();
+    if (this.#bytes.length === 1 || this.#byteCount >= windowBytes) this.#owner.changed();
   }
 
   onResponseEnd(): void {

@@ -36,6 +36,11 @@ const attemptsMax = 4;
 /** Time for the usage and the end of the stream after the end of the answer. */
 const finishMs = 5000;
 /**
+ * What follows the first text of an answer that is sent as a whole is read together with what
+ * arrives in this time, because each reading costs as much as some ten events.
+ */
+const gatherMs = 20;
+/**
  * Limit of events in a batch. Text that was held for a stop sequence comes as thousands of events
  * at once, and writing them all takes seconds.
  */
@@ -102,6 +107,8 @@ export class UpstreamGeneration implements Generation, Waiter {
   #dueMs: number | null = null;
   /** Wakes the loop at the deadline, or before a later one. */
   #timer: NodeJS.Timeout | undefined;
+  /** Runs while bytes wait to be read together. */
+  #gathering: NodeJS.Timeout | undefined;
   #failure: EngineError | null = null;
   #isOver = false;
   #isStopped = false;
@@ -133,7 +140,10 @@ export class UpstreamGeneration implements Generation, Waiter {
 
   async stop(): Promise<void> {
     this.#isStopped = true;
-    if (!this.#isOver) this.#end(null);
+    if (!this.#isOver) {
+      this.#countGathered();
+      this.#end(null);
+    }
     this.#wakeUp();
   }
 
@@ -254,7 +264,30 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#timer = undefined;
   }
 
+  /** Reads on, at once or after a while. */
+  #changed(): void {
+    const gathers = this.job.options.isWhole === true && this.#answer.hasText;
+    if (!gathers || this.#sent?.exchange.isFilling !== true) this.#wakeUp();
+    else this.#gathering ??= setTimeout(() => this.#wakeUp(), gatherMs);
+  }
+
+  /** Tokens that have arrived count, although nobody will read their text. */
+  #countGathered(): void {
+    if (this.#gathering === undefined || this.#sent === null) return;
+    try {
+      if (!this.#readEvents([])) return;
+      this.#events = this.#sent.exchange.takeEvents();
+      this.#next = 0;
+      this.#readEvents([]);
+    } catch (error) {
+      // What came before a malformed event has been counted.
+      if (!(error instanceof UpstreamFailure)) throw error;
+    }
+  }
+
   #wakeUp(): void {
+    clearTimeout(this.#gathering);
+    this.#gathering = undefined;
     const wake = this.#wake;
     this.#wake = null;
     wake?.();
@@ -279,7 +312,7 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#dueMs = null;
     this.#events = [];
     this.#next = 0;
-    const owner = { changed: () => this.#wakeUp(), freed: this.#pool.dispatch };
+    const owner = { changed: () => this.#changed(), freed: this.#pool.dispatch };
     this.#sent = { server, attempt, exchange: server.send(body, owner, { attempt, isFresh }) };
   }
 
@@ -419,6 +452,7 @@ export class UpstreamGeneration implements Generation, Waiter {
   #over(): void {
     this.#isOver = true;
     this.#stopTimer();
+    clearTimeout(this.#gathering);
     this.#answer.freeze();
     this.#pool.remove(this);
   }
