@@ -39,6 +39,7 @@ import { patience } from "../fixtures/patience.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
 import { some } from "../fixtures/thorough.ts";
 import { minute } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
 import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
@@ -307,6 +308,19 @@ describe("threads", () => {
     assert.deepEqual(await store.journal("nobody", { limit: 1 }), []);
   });
 
+  test("a reader that is not used ends, and the next list has another", async () => {
+    await make(path);
+    using started = startedThreads();
+    await using store = await opened(path, { restMs: 1 });
+    await until("lists with pauses have had three readers", async () => {
+      assert.deepEqual(await store.journal("nobody", { limit: 1 }), []);
+      return started.threads.length === 4;
+    });
+    const [outcome] = await store.commit([hold("later", credits(1))]);
+    assert.equal(outcome?.kind, "held");
+    assert.equal(started.threads.length, 4, "the writer keeps its thread");
+  });
+
   test("a list contains every write that was answered before", async () => {
     await make(path);
     await using store = await opened(path);
@@ -508,7 +522,10 @@ function addRows(at: string, rows: number): void {
   );
 }
 
-async function opened(at: string, options: { listMs?: number } = {}): Promise<Store & AsyncDisposable> {
+async function opened(
+  at: string,
+  options: { listMs?: number; restMs?: number } = {},
+): Promise<Store & AsyncDisposable> {
   const store = await openSqliteStore({ path: at, plans, ...options });
   return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
 }

@@ -44,6 +44,8 @@ import { Statements } from "./statements.ts";
 import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
 
 const defaultBusyMs = 5000;
+/** A thread that reads keeps 11 MB, and starts in 50 ms. */
+const defaultRestMs = 10_000;
 
 interface SqliteStoreOptions {
   /** The database file. It is created with its folder if it does not exist. */
@@ -60,6 +62,8 @@ interface SqliteStoreOptions {
   busyMs?: number;
   /** For tests: the time limit of a list. */
   listMs?: number;
+  /** For tests: how long a reader that is not used keeps its thread. */
+  restMs?: number;
   /** For tests: shared memory that is read in place of the machine's clock and uptime. */
   clock?: NonNullable<SharedClock["readings"]>;
 }
@@ -67,11 +71,11 @@ interface SqliteStoreOptions {
 /** Throws an OperatorError if the file, its folder or the clock cannot be used. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { path, plans, upgrade = true, busyMs = defaultBusyMs, listMs = listLimitMs } = options;
-  const { events = () => null, clockAcceptedBy = null } = options;
+  const { events = () => null, clockAcceptedBy = null, restMs = defaultRestMs } = options;
   if (options.clock === undefined) requirePossibleClock(Date.now());
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
-    new Remote({ role, file: { path, busyMs }, plans, upgrade, clock, clockAcceptedBy, listMs });
+    new Remote({ role, file: { path, busyMs }, plans, upgrade, clock, clockAcceptedBy, listMs }, restMs);
   const writer = threadOf("writer");
   await writer.open();
   try {
@@ -92,7 +96,7 @@ function sqliteStoreOn(
   const statements = new Statements(db);
   const snapshots = new SqliteSnapshots(db, times);
   const reader = () => threadOf("reader");
-  // They start with their first call.
+  // They start with their first call, and end when they are not used.
   const threads = { service: reader(), lists: reader(), history: reader() };
 
   function lookUp<T>(read: () => T): T {
@@ -164,10 +168,15 @@ function sqliteStoreOn(
 class Remote {
   readonly #data: SqliteThreadData;
   #thread: Thread | null = null;
+  /** Of the thread that ended last because it was not used. */
+  #ended = Promise.resolve();
+  readonly #rest: NodeJS.Timeout;
   #isClosed = false;
 
-  constructor(data: SqliteThreadData) {
+  /** `restMs`: a reader that gets no call for so long ends until the next one. */
+  constructor(data: SqliteThreadData, restMs: number) {
     this.#data = data;
+    this.#rest = setTimeout(() => this.#endReader(), restMs).unref();
   }
 
   /** Starts the thread; otherwise the first call does. Rejects if the file cannot be opened. */
@@ -177,13 +186,22 @@ class Remote {
 
   call<M extends keyof Calls>(method: M, ...args: Parameters<Calls[M]>): Promise<ReturnType<Calls[M]>> {
     if (this.#isClosed) return Promise.reject(storeClosed());
+    this.#rest.refresh();
     return this.#running().call(method, args);
   }
 
   /** Resolves when all calls are answered and the thread has ended. Idempotent. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await this.#thread?.close();
+    clearTimeout(this.#rest);
+    await Promise.all([this.#ended, this.#thread?.close()]);
+  }
+
+  /** Its calls are answered before. */
+  #endReader(): void {
+    if (this.#data.role !== "reader" || this.#thread === null) return;
+    this.#ended = this.#thread.close();
+    this.#thread = null;
   }
 
   #running(): Thread {
