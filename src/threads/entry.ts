@@ -1,5 +1,4 @@
-/** The beginning of each thread. Arguments: the URL of its module and the folder of the cache. */
-import { enableCompileCache } from "node:module";
+/** The beginning of each thread. Argument: the URL of its module. */
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { invariant } from "../errors.ts";
 
@@ -9,8 +8,7 @@ export interface ThreadModule {
   serve(port: MessagePort, data: unknown): void | Promise<void>;
 }
 
-const [module = "", folder] = process.argv.slice(2);
-if (folder !== undefined) enableCompileCache(folder);
+const [module = ""] = process.argv.slice(2);
 const { serve }: ThreadModule = await import(module);
 invariant(parentPort !== null, "this module begins a thread");
 await serve(parentPort, workerData);

@@ -6,11 +6,12 @@ import { getCompileCacheDir } from "node:module";
 import { dirname, extname } from "node:path";
 import { Worker } from "node:worker_threads";
 
-/** Runs a module as a thread. `data`: its `workerData`. */
+/** Runs a module as a thread. `data`: its `workerData`. It sees no environment. */
 export function startThread(module: URL, data: unknown): Worker {
   // The file has the ending of this one, in the sources and in the output of tsc.
   const entry = new URL(`./entry${extname(import.meta.filename)}`, import.meta.url);
   const versioned = getCompileCacheDir();
-  const folder = versioned === undefined ? [] : [dirname(versioned)];
-  return new Worker(entry, { workerData: data, argv: [module.href, ...folder] });
+  // Also for the entry. If Node had to strip its types, each thread would keep 5 MB for that.
+  const env = versioned === undefined ? {} : { NODE_COMPILE_CACHE: dirname(versioned) };
+  return new Worker(entry, { workerData: data, argv: [module.href], env });
 }
