@@ -1,4 +1,7 @@
-/** Opens the configured database of the ledger: SQLite or PostgreSQL. */
+/**
+ * Opens the configured database of the ledger: SQLite or PostgreSQL. The modules of PostgreSQL are
+ * loaded for it only.
+ */
 import { existsSync, rmSync } from "node:fs";
 import { eventSettingsOf } from "../config/events.ts";
 import type { Config } from "../config/load.ts";
@@ -7,11 +10,6 @@ import { Ledger, type LedgerOptions } from "../ledger/ledger.ts";
 import type { SealedReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import type { PlansInUse } from "../store/plans.ts";
-import { auditDatabase } from "../store/postgres/audit.ts";
-import { pgDumpInstead } from "../store/postgres/connection-pool.ts";
-import { plansInUseAt } from "../store/postgres/plans.ts";
-import { requireSchema } from "../store/postgres/schema.ts";
-import { commitGiveUpMs, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";
 import type { Seal } from "../store/seal.ts";
 import { auditFile } from "../store/sqlite/audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite/backup.ts";
@@ -96,6 +94,7 @@ export async function openStore(config: Config, given: StoreOptions = {}): Promi
     const store = await openSqliteStore({ path: database.path, ...opening });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
+  const { commitGiveUpMs, commitRetriesMs, openPostgresStore } = await import("../store/postgres/store.ts");
   const store = await openPostgresStore({ url: database.url, workers, ...opening });
   return {
     store,
@@ -117,6 +116,8 @@ export async function readPlansInUse({ database }: Config): Promise<PlansInUse |
     if (!existsSync(database.path)) return null;
     return plansInUseIn({ path: database.path, busyMs: readBusyMs });
   }
+  const { requireSchema } = await import("../store/postgres/schema.ts");
+  const { plansInUseAt } = await import("../store/postgres/plans.ts");
   await requireSchema(database.url);
   return await plansInUseAt(database.url);
 }
@@ -124,7 +125,10 @@ export async function readPlansInUse({ database }: Config): Promise<PlansInUse |
 /** Copies the present ledger into a new file. The service may be running. */
 export async function backup(config: Config, file: string): Promise<Backup> {
   const { database } = config;
-  if (database.kind === "postgres") throw pgDumpInstead(database.url, file);
+  if (database.kind === "postgres") {
+    const { pgDumpInstead } = await import("../store/postgres/connection-pool.ts");
+    throw pgDumpInstead(database.url, file);
+  }
   return backUpSqlite({ path: database.path, busyMs: readBusyMs }, file);
 }
 
@@ -134,6 +138,8 @@ export async function audit(config: Config, against: Seal | null = null): Promis
   if (database.kind === "sqlite") {
     return auditFile({ file: { path: database.path, busyMs: readBusyMs }, nowMs: Date.now(), against });
   }
+  const { requireSchema } = await import("../store/postgres/schema.ts");
+  const { auditDatabase } = await import("../store/postgres/audit.ts");
   await requireSchema(database.url);
   return await auditDatabase(database.url, null, against);
 }

@@ -18,7 +18,7 @@ import type {
 } from "fastify";
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
-import { Compile } from "typebox/compile";
+import { Compile } from "typebox/schema";
 import { closed } from "../../accounts/json-objects.ts";
 import type { Role } from "../../actors.ts";
 import { type Code, invariant, Refusal } from "../../errors.ts";

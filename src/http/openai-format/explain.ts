@@ -9,7 +9,7 @@
  * supported. The recursion follows the depth of the schema, never the depth of the body.
  */
 import Type, { type TProperties, type TSchema } from "typebox";
-import { Compile, type Validator } from "typebox/compile";
+import { Compile, type Validator } from "typebox/schema";
 import { type CallerCode, Refusal } from "../../errors.ts";
 import { isRecord } from "../../objects.ts";
 

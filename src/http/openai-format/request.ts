@@ -10,7 +10,7 @@
  * credits.
  */
 import Type, { type Static, type TSchema } from "typebox";
-import { Compile } from "typebox/compile";
+import { Compile } from "typebox/schema";
 import type { ChatRequest } from "../../chat/catalog.ts";
 import type { Reasoning, Sampling } from "../../chat/engine.ts";
 import { messageOf, Refusal } from "../../errors.ts";
