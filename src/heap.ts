@@ -13,3 +13,18 @@ import { setFlagsFromString } from "node:v8";
 export function keepNewObjectsYoung(): void {
   setFlagsFromString("--no-allocation-site-pretenuring");
 }
+
+/**
+ * Makes V8 collect and return memory when the program has little to do, and grow its heaps less.
+ * Node lets it do so only near the limit, so memory of the start and of a busy minute was kept for
+ * ever (docs/decisions/0118).
+ */
+export function returnUnusedMemory(): void {
+  for (const flag of [
+    "--memory-saver-mode",
+    // Times without collections after which V8 looks whether there is something to return.
+    "--gc-memory-reducer-start-delay-ms=1000",
+    "--memory-reducer-delay-ms=1000",
+  ])
+    setFlagsFromString(flag);
+}
