@@ -28,6 +28,7 @@ import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
 import { parseJson } from "../openai-format/request.ts";
+import { schemaController } from "../schema-compilers.ts";
 
 declare module "fastify" {
   interface FastifySchema {
@@ -96,6 +97,7 @@ export function createApiApp(isTrusted?: (address: string) => boolean) {
     http: { headersTimeout: limits.headers.most, connectionsCheckingInterval: connectionsCheckMs },
     clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, isAnswering(socket)),
     routerOptions: { maxParamLength: pathBytesMax },
+    schemaController,
     // For an unreadable path, the router would respond in its own format, before any hook.
     rewriteUrl: ({ url = "/" }) => (isReadable(url) ? url : "/"),
   });

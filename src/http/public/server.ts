@@ -32,6 +32,7 @@ import { type Address, listenOn } from "../listening.ts";
 import { safeHeaders } from "../openai-format/error-body.ts";
 import { modelList } from "../openai-format/response.ts";
 import { ReadRate } from "../read-rate.ts";
+import { schemaController } from "../schema-compilers.ts";
 import { type ChatLimits, ChatService, readBodiesInHandlers } from "./chat-service.ts";
 import { Cors } from "./cors.ts";
 import { errorHandler } from "./error-handler.ts";
@@ -169,6 +170,7 @@ export class PublicServer {
       requestTimeout: requestTimeoutMsOf(uploadMs),
       keepAliveTimeout: keepAliveTimeoutMs,
       return503OnClosing: false,
+      schemaController,
       // No answer is running any more when the listener closes. Idle connections would keep the
       // process for minutes.
       forceCloseConnections: true,
