@@ -11,20 +11,25 @@ import { existsSync, linkSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { hashKey, mintKey } from "../src/accounts/keys.ts";
+import { newKeyOf } from "../src/ledger/key-facts.ts";
+import { timesAt } from "../src/ledger/snapshot.ts";
+import { SqliteCommits } from "../src/store/sqlite/commits.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { chargeTable } from "../src/store/tables.ts";
 import { dayMs } from "../src/units.ts";
 import { startConsoleService } from "../test/fixtures/browser.ts";
+import { keyOf } from "../test/fixtures/ledger-rows.ts";
 import { accountId, makeLedgerFile, plans, usage } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
 import { pageHeader, signIn } from "./sign-in.ts";
 
-const accounts = 1000;
-const account = accountId(7);
-/** Keys of the large account. The last one has few charges, which are the oldest. */
-const keys = Array.from({ length: 20 }, (_, n) => ({ id: `key_large_${n}`, secret: mintKey() }));
+/** The large account, which has half of all charges. */
+export const account = accountId(7);
+/** Its keys. The last one has few charges, which are the oldest. */
+export const keys = Array.from({ length: 20 }, (_, n) => ({ id: `key_large_${n}`, secret: mintKey() }));
 const rare = { key: "key_large_19", charges: 100, model: "rare" };
 
+/** Of the ledger. */
 const configuration = `plans:
   bench: { base: { credits: 9000000, every: P1D }, overage: { credits: 0, every: P1D } }
 `;
@@ -36,17 +41,7 @@ export async function run(args: readonly string[]): Promise<void> {
     number,
     number,
   ];
-  const fill = async (folder: string) => {
-    const path = join(folder, "data", "inkwell.db");
-    mkdirSync(join(folder, "data"));
-    writeFileSync(join(folder, "inkwell.yaml"), configuration);
-    if (options.file !== "" && existsSync(options.file)) linkSync(options.file, path);
-    else {
-      await makeFile(path, charges, days);
-      if (options.file !== "" && options.file !== undefined) linkSync(path, options.file);
-    }
-    setSecrets(path);
-  };
+  const fill = (folder: string) => fillLarge(folder, { accounts: 1000, charges, days, file: options.file });
   await using service = await startConsoleService({ pages: "portal", fill });
   const table: Record<string, string | number>[] = [];
   for (const [rights, secret] of [
@@ -117,6 +112,27 @@ function pathsOf(rights: "own" | "account", days: number): string[] {
   ];
 }
 
+interface LargeLedger {
+  accounts: number;
+  charges: number;
+  days: number;
+  /** Keeps the ledger for further runs. Empty: nothing is kept. */
+  file: string;
+}
+
+/** Makes configuration and ledger of a service in its folder. */
+export async function fillLarge(folder: string, { file, ...size }: LargeLedger): Promise<void> {
+  const path = join(folder, "data", "inkwell.db");
+  mkdirSync(join(folder, "data"));
+  writeFileSync(join(folder, "inkwell.yaml"), configuration);
+  if (file !== "" && existsSync(file)) linkSync(file, path);
+  else {
+    await makeFile(path, size);
+    if (file !== "") linkSync(path, file);
+  }
+  setSecrets(path);
+}
+
 /** A file that was kept has the secrets of another run. */
 function setSecrets(path: string): void {
   const db = new DatabaseSync(path);
@@ -125,17 +141,18 @@ function setSecrets(path: string): void {
   db.close();
 }
 
-async function makeFile(path: string, charges: number, days: number): Promise<void> {
+async function makeFile(path: string, { accounts, charges, days }: Omit<LargeLedger, "file">): Promise<void> {
   makeLedgerFile(path, accounts, 0);
   const db = new DatabaseSync(path);
   const cost = usage.promptTokens + usage.completionTokens;
   const startMs = Date.now() - days * dayMs;
-  const addKey = db.prepare(
-    `insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, running_cost, portal)
-      values (?, ?, ?, 'abcd', '["*"]', ?, 0, 0, 0, 0, 0, ?)`,
-  );
+  const commits = new SqliteCommits(db, () => timesAt(startMs));
   for (const [n, { id, secret }] of keys.entries()) {
-    addKey.run(account, id, hashKey(secret), startMs, n === 0 ? "account" : "own");
+    const portal = n === 0 ? "account" : "own";
+    const row = newKeyOf({ ...keyOf(id, account), hash: hashKey(secret), portal });
+    commits.commit([
+      { kind: "issue", account, key: id, row, caps: [], keysMax: null, creator: null, by: "bench" },
+    ]);
   }
   // The rare key and the rare model have the first charges of the account.
   db.exec(`
