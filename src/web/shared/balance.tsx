@@ -72,8 +72,8 @@ function Bucket(props: {
     <LeftBar
       kind={name.toLowerCase()}
       name={name}
-      left={`${wholeNumber(credits)} of ${wholeNumber(cap)} (${percent} %)`}
-      label={`${percent} % of the ${name.toLowerCase()} credits are left`}
+      left={`${wholeNumber(credits)} of ${wholeNumber(cap)} (${Math.floor(percent)} %)`}
+      label={`${Math.floor(percent)} % of the ${name.toLowerCase()} credits are left`}
       percent={percent}
       passed={passedShare(Date.parse(window.startedAt), Date.parse(window.refreshesAt), Date.now())}
     >

@@ -148,7 +148,7 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
         {({ data, next }) =>
           data.length === 0 && empty !== undefined ? (
             <Empty>
-              {empty}
+              <p>{empty}</p>
               {command !== undefined && !isFiltered && <code>{`${commandLine} ${command}`}</code>}
             </Empty>
           ) : (

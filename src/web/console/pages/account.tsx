@@ -82,7 +82,7 @@ function MissingAccount({ id }: { id: string }) {
     <>
       <PageHead title="This account does not exist" above={<Link to={pathTo("accounts")}>Accounts</Link>} />
       <Empty>
-        There is no account <code>{id}</code>. Its id may be mistyped: accounts are never renamed or deleted.
+        There is no account <code>{id}</code>. Its id may be mistyped: accounts are never renamed or deleted.{" "}
         <Link to={`${pathTo("accounts")}?${new URLSearchParams({ search: id })}`}>Search for “{id}”</Link>
       </Empty>
     </>

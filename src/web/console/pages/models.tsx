@@ -29,7 +29,6 @@ export function PriceTable({ models }: { models: readonly Model[] }) {
   const { button, dialog } = useActions();
   return (
     <>
-      <p class="quiet">Prices are credits for a million tokens.</p>
       <Table
         caption="Context and prices of the models"
         rows={models}
@@ -41,6 +40,7 @@ export function PriceTable({ models }: { models: readonly Model[] }) {
           },
         ]}
       />
+      <p class="quiet above">Prices are credits for a million tokens.</p>
       {dialog}
     </>
   );

@@ -112,7 +112,7 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
           note={
             usage && (
               <>
-                <ShortAmount micro={usage.today.cost_micro} /> credits{" "}
+                <ShortAmount micro={usage.today.cost_micro} /> credits
               </>
             )
           }
@@ -220,6 +220,7 @@ function Course({ name, values, count = chartDays, back = count, before, isMicro
         <>
           <Spark of={values.slice(-back)} />
           {note}
+          {note && earlier > 0 && ", "}
           {earlier > 0 && changeTo(total, earlier, before)}
         </>
       }
