@@ -125,6 +125,7 @@ releaseTest("the overview compares accounts, and the smallest of many are one se
   const buttons = card.locator("figure").getByRole("button");
   await buttons.filter({ hasText: "all others" }).waitFor();
   assert.equal(await buttons.count(), 7, "six accounts, and all others");
+  await buttons.filter({ hasText: "Ada Lovelace" }).waitFor();
   await card.getByRole("button", { name: "by model" }).click();
   await buttons.filter({ hasText: "writer" }).waitFor();
   await assertAccessible(page);

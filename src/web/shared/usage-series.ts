@@ -21,7 +21,10 @@ export function groupNameOf(row: UsageSum): string {
   return row.day ?? row.model ?? row.key ?? row.account ?? "";
 }
 
-/** Loads a series for each group with the highest cost, by their ids. Days are by model. */
+/**
+ * Loads a series for each group with the highest cost, by their ids, or the owners of accounts.
+ * Days are by model.
+ */
 export async function usageSeries(
   path: string,
   group: UsageGroup,
@@ -44,9 +47,11 @@ export async function usageSeries(
   const query = { ...filter, by, order: "cost", limit: seriesMax + 1 };
   const { data } = await get<UsageReport>(path, query, signal);
   const top = data.slice(0, seriesMax).map((row) => daily(groupNameOf(row), { [by]: groupNameOf(row) }));
-  if (data.length <= seriesMax) return await Promise.all(top);
+  const named = (series: readonly Series[]) =>
+    renameSeries(series, (id) => data.find((row) => groupNameOf(row) === id)?.owner ?? id);
+  if (data.length <= seriesMax) return named(await Promise.all(top));
   const [total, ...series] = await Promise.all([daily("total", {}), ...top]);
-  return total === undefined ? series : withOthers(series, total.micro);
+  return total === undefined ? named(series) : withOthers(named(series), total.micro);
 }
 
 /** Returns the series with the highest sums, and a last one with the sum of the others. */
