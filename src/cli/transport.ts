@@ -1,5 +1,5 @@
 /** How requests of commands reach an operator listener: over HTTP, or inside of this process. */
-import * as http from "node:http";
+import type { RequestOptions } from "node:http";
 import * as https from "node:https";
 import { duplexPair, type Readable } from "node:stream";
 import type { LocalOperator } from "../app/local-operator.ts";
@@ -37,7 +37,10 @@ export interface Transport {
 }
 
 type Headers = Readonly<Record<string, string>>;
-type Through = http.RequestOptions | "directly";
+type Through = RequestOptions | "directly";
+
+/** An import would read all exports, and so load Node's fetch and WebSocket: 4 MB. */
+const http = process.getBuiltinModule("node:http");
 
 /** Nothing has reached a service then. */
 const unsentCodes = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
