@@ -444,7 +444,8 @@ test("warns of a model that no plan can pay for at the start and after a reload,
     plans: { small: `{ base: { credits: ${credits}, every: P1D }, overage: { credits: 0, every: P1D } }` },
   });
   await using service = await start(settings(30));
-  assert.match(service.program.stderr, /"model":"big","smallest":"529","plans":\["small"\]/);
+  const logged = /"model":"big","smallest":"529","plans":\["small"\]/;
+  await until("the log has the warning", () => logged.test(service.program.stderr));
   const warning = /The smallest request to big takes 529 credits/;
   const warned = async () => warning.test(JSON.stringify((await service.readiness()).warnings));
   assert.ok(await warned());
