@@ -63,6 +63,7 @@ test("a wrong clock is not followed, a start believes it, and the next one is re
     assert.ok(Number(newest()?.at_ms) - beganMs < hour, "the entry has ledger time");
     await until("the clock is reported as ahead", async () => (await clockIn(operatorUrl)) === "ahead");
     assert.equal(await followedMetric(operatorUrl), "0");
+    await service.shows("more than a day beyond the uptime");
     assert.equal(service.stderr.match(/more than a day beyond the uptime/g)?.length, 1);
     setAhead(0);
     await service.shows("the ledger follows the clock again");
