@@ -3,7 +3,7 @@
  * The entry point: runs the command line with the streams of the process and the composition root.
  */
 import { fileURLToPath } from "node:url";
-import { keepNewObjectsYoung, returnUnusedMemory } from "../heap.ts";
+import { keepNewObjectsYoung, returnMemoryOfStart } from "../heap.ts";
 import { nodeTooOld } from "./node-version.ts";
 
 const tooOld = nodeTooOld(process.versions.node, process.execPath, fileURLToPath(import.meta.url));
@@ -14,7 +14,6 @@ if (tooOld !== null) {
 
 // Before the compile cache, which is valid for one set of flags.
 keepNewObjectsYoung();
-returnUnusedMemory();
 // Old versions of Node do not have this function, so it is not imported above.
 const { enableCompileCache } = await import("node:module");
 // The modules imported below then load in two thirds of the time. If the folder cannot be written,
@@ -40,5 +39,12 @@ process.exitCode = await run(process.argv.slice(2), {
   stdout: process.stdout,
   stderr: process.stderr,
   cwd: process.cwd(),
-  services,
+  services: {
+    ...services,
+    async startService(...given) {
+      const service = await services.startService(...given);
+      returnMemoryOfStart();
+      return service;
+    },
+  },
 });
