@@ -50,7 +50,7 @@ function textOf(cap: unknown): string {
   const zone = part("timezone") === undefined ? "" : `/${part("timezone")}`;
   const calendar = part("align") === "calendar" ? `/calendar${zone}` : "";
   const models = modelsOf(cap) === "*" ? "" : ` of ${modelsOf(cap)}`;
-  return `${name}${part("credits")}/${part("every")}${calendar}${models}`;
+  return `${name}${part("credits") ?? "CREDITS"}/${part("every")}${calendar}${models}`;
 }
 
 function modelsOf(cap: unknown): string {
