@@ -443,10 +443,14 @@ for (const each of some(dialogs, 6)) {
   });
 }
 
-const copied = async (page: Page, from: string): Promise<string[][]> => {
-  await page.getByRole("button", { name: `Copy for ${from}` }).click();
-  return wordsIn(String(await page.evaluate("navigator.clipboard.readText()")));
-};
+/** Returns the words that a button copies. All tests share the clipboard of the browser. */
+async function copied(page: Page, from: string): Promise<string[][]> {
+  await page.evaluate("navigator.clipboard.writeText = async (text) => void (window.copied = text)");
+  const button = page.getByRole("button", { name: `Copy for ${from}` });
+  await button.click();
+  await page.getByRole("dialog").getByText("Copied.").last().waitFor();
+  return wordsIn(String(await page.evaluate("window.copied")));
+}
 
 test("a dialog of the console shows its request as curl and as a command, as it is typed", async (visit) => {
   const { page, service } = visit;
