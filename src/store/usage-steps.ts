@@ -87,12 +87,11 @@ export function summingStep(
     const day = countedDay({ ...state, timezone: zone }, nowMs);
     const range = [state.through, through];
     const firstHour = firstKeptHour(nowMs);
-    statements.push({ text: addSums({ unit: "day", period: day, ...byKey }, p), values: range });
-    for (const kind of kindsOfHours)
-      statements.push({
-        text: addSums({ unit: "hour", period: hourOfCharge, ...kind, from: firstHour }, p),
-        values: range,
-      });
+    for (const kind of kinds) {
+      const hours = { unit: "hour", period: hourOfCharge, ...kind, from: firstHour } as const;
+      statements.push({ text: addSums({ unit: "day", period: day, ...kind }, p), values: range });
+      statements.push({ text: addSums(hours, p), values: range });
+    }
     statements.push({ text: `update usage_summed set through = ${p(1)}`, values: [through] });
   }
   const isLast = through >= last;
@@ -111,10 +110,12 @@ export function countedDay({ finalDay, timezone }: UsageState, nowMs: EpochMs): 
   return `case when ${day} > ${finalDay} then ${day} else ${finalDay} + 1 end`;
 }
 
-const byKey = { account: "c.account", key: "c.key" };
-
-/** Graphs of a key, of an account and of all accounts read as few rows. */
-const kindsOfHours = [byKey, { account: "c.account", key: "''" }, { account: "''", key: "''" }];
+/** Sums of a key, of an account and of all accounts are read from as few rows. */
+const kinds = [
+  { account: "c.account", key: "c.key" },
+  { account: "c.account", key: "''" },
+  { account: "''", key: "''" },
+];
 
 interface Sums {
   unit: "day" | "hour";
@@ -168,10 +169,14 @@ function addedUp(unit: Sums["unit"], sums: string, charges: string): string {
 }
 
 /** The summed charges of `from`, as rows of `addedUp`. */
-function negativeSums(period: string, from: string, { account, key } = byKey): string {
+function negativeSums(period: string, from: string): string {
   const negative = Object.entries(measures).map(([name, value]) => `0 - (${value}) as ${name}`);
-  return `select ${period} as period, ${account} as account, ${key} as key, c.model, ${negative.join(", ")},
-    null as first_seq, null as last_seq, c.seq ${from}`;
+  const all = kinds.map(
+    ({ account, key }) => `
+    select ${period} as period, ${account} as account, ${key} as key, c.model, ${negative.join(", ")},
+    null as first_seq, null as last_seq, c.seq ${from}`,
+  );
+  return all.join(" union all ");
 }
 
 type Cells = readonly unknown[];
@@ -226,13 +231,12 @@ export function usageRules(
   const counted = "case when c.date > c.final_day then c.date else c.final_day + 1 end";
   const firstHour: Hour = firstKeptHour(nowMs) + 1;
   const fromHours = `from charge c where ${isSummed} and ${hourOfCharge} >= ${firstHour}`;
-  const hours = kindsOfHours.map((kind) => negativeSums(hourOfCharge, fromHours, kind));
   return {
     "final days are what their charges add up to": addedUp("day", "", negativeSums(counted, fromDays)),
     "hours are what their charges add up to": addedUp(
       "hour",
       `and period >= ${firstHour}`,
-      hours.join(" union all "),
+      negativeSums(hourOfCharge, fromHours),
     ),
   };
 }

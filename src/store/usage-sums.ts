@@ -86,7 +86,12 @@ export function usageSumsSql(
     and((v) => `account in ${accountsBehind(v)}`, frontEnd),
     and((v) => `model = ${v}`, model),
   ].join("");
-  const unit = account === undefined && key === undefined ? "unit" : hidden("unit");
+  const ofSome = account !== undefined || frontEnd !== undefined;
+  const ofKeys = by === "key" || key !== undefined;
+  const ofAccounts = ofSome || by === "account";
+  // Rows of keys, of accounts with all their keys, or of all accounts.
+  const kind = ofKeys ? "key <> ''" : ofAccounts ? "account <> '' and key = ''" : "account = '' and key = ''";
+  const unit = ofSome || key !== undefined || !(ofKeys || ofAccounts) ? hidden("unit") : "unit";
   const [name, accountOf] = names[by];
   const groupBy = by === "key" ? "account, key" : name;
   const isAfter =
@@ -94,8 +99,7 @@ export function usageSumsSql(
       ? ` and (name, sums.account) > (${value(after)}, ${value(afterAccount)})`
       : and((v) => `name > ${v}`, by === "day" && after !== undefined ? Number(after) : after);
   const inOrder = order === "cost" ? "cost desc, name, sums.account" : "name, sums.account";
-  // One more for the total.
-  const page = limit === undefined ? "" : ` limit ${value(limit + 1)}`;
+  const page = limit === undefined ? "" : ` limit ${value(limit)}`;
   const contacts = by === "account" ? " left join account_contact c on c.account = sums.name" : "";
   const text = `
     with unsummed as (
@@ -103,10 +107,10 @@ export function usageSumsSql(
         ${measuresOfCharge}
       from charge c where c.rowid > (select through from usage_summed)
     ),
-    sums as (
+    sums as materialized (
       select ${name} as name, ${accountOf} as account, ${measured.map((column) => `sum(${column}) as ${column}`).join(", ")}
       from (
-        select ${group}, ${measured.join(", ")} from usage_sum where ${unit} = 'day'${days}${filters}
+        select ${group}, ${measured.join(", ")} from usage_sum where ${unit} = 'day' and ${kind}${days}${filters}
         union all
         select ${group}, ${measured.join(", ")} from unsummed where 1 = 1${days}${filters}
       ) t
@@ -119,8 +123,8 @@ export function usageSumsSql(
     select row_number() over (order by ${inOrder}), cast(name as text), cast(sums.account as text),
       ${measured.map((column) => `cast(${column} as text)`).join(", ")},
       ${by === "account" ? contact : noContact}
-    from sums${contacts} where 1 = 1${isAfter}
-    order by place${page}`;
+    from (select * from sums where 1 = 1${isAfter} order by ${inOrder}${page}) sums${contacts}
+    order by place`;
   return { text, values };
 }
 

@@ -415,7 +415,7 @@ create table usage_sum (
   unit {text} not null check (unit in ('day', 'hour')),
   -- Dates in the zone of the configuration, or hours in UTC, since 1970.
   period {int} not null,
-  -- Hours also have rows of all keys of an account, and of all accounts: account and key are empty.
+  -- There are also rows of all keys of an account, and of all accounts: account and key are empty.
   account {text} not null,
   key {text} not null,
   model {text} not null,
