@@ -81,7 +81,7 @@ const capTimezone: Field<string> = {
   about: "zone of a calendar, such as Europe/Berlin (default: that of the plan)",
 };
 
-/** What caps of plans and keys have in common. */
+/** The parts that caps of plans and of keys share. */
 export const capParts = {
   name: optional(
     text(rules.capName, { label: "Name", hint: "Needed only if two caps have the same period." }),

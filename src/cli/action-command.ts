@@ -15,7 +15,7 @@ import { type Confirmation, requireConfirmed } from "./confirm.ts";
 import { type Column, table } from "./format.ts";
 import { examples } from "./help.ts";
 
-/** What was given on the command line, by the names of the API. */
+/** The values of the command line, by the names of the API. */
 export type Given = Record<string, unknown>;
 
 interface CommandWords {

@@ -86,12 +86,12 @@ export function usageSumsSql(
     and((v) => `account in ${accountsBehind(v)}`, frontEnd),
     and((v) => `model = ${v}`, model),
   ].join("");
-  const ofSome = account !== undefined || frontEnd !== undefined;
-  const ofKeys = by === "key" || key !== undefined;
-  const ofAccounts = ofSome || by === "account";
-  // Rows of keys, of accounts with all their keys, or of all accounts.
-  const kind = ofKeys ? "key <> ''" : ofAccounts ? "account <> '' and key = ''" : "account = '' and key = ''";
-  const unit = ofSome || key !== undefined || !(ofKeys || ofAccounts) ? hidden("unit") : "unit";
+  const isFiltered = account !== undefined || key !== undefined || frontEnd !== undefined;
+  const ofEach = by === "key" || by === "account";
+  const ofAccounts = ofEach || isFiltered ? "account <> '' and key = ''" : "account = '' and key = ''";
+  const kind = by === "key" || key !== undefined ? "key <> ''" : ofAccounts;
+  // The days of all accounts are read in the order of the table, others by an index.
+  const unit = ofEach && !isFiltered ? "unit" : hidden("unit");
   const [name, accountOf] = names[by];
   const groupBy = by === "key" ? "account, key" : name;
   const isAfter =

@@ -2,7 +2,7 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { invariant } from "../errors.ts";
 
-/** What a module exports that `startThread` runs. */
+/** The exports of a module that `startThread` runs. */
 export interface ThreadModule {
   /** Answers the messages of a port until it is closed. `data`: what `startThread` was given. */
   serve(port: MessagePort, data: unknown): void | Promise<void>;

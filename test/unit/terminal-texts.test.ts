@@ -1,8 +1,7 @@
 /**
- * What a dialog shows for a terminal, for every action of operators with a dialog: a shell splits
- * it, then the command line sends exactly the request of the dialog, and `curl` has exactly its
- * method, URL and body. Values are right ones, all values of choices, removals, and texts that a
- * shell or the command line could take for something else.
+ * The commands that dialogs show, for every action of operators with a dialog. A shell splits the
+ * text. The command line then sends exactly the request of the dialog, and `curl` has exactly its
+ * method, URL and body.
  */
 import assert from "node:assert/strict";
 import { createServer } from "node:http";

@@ -211,8 +211,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
     }
     this.#bytes.push(bytes);
     this.#byteCount += bytes.length;
-    if (this.#byteCount >= windowBytes) this.pause();
-    if (this.#bytes.length === 1 || this.#byteCount >= windowBytes) this.#owner.changed();
+    const isFull = this.#byteCount >= windowBytes;
+    if (isFull) this.pause();
+    if (isFull || this.#bytes.length === 1) this.#owner.changed();
   }
 
   onResponseEnd(): void {

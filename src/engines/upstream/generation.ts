@@ -36,8 +36,8 @@ const attemptsMax = 4;
 /** Time for the usage and the end of the stream after the end of the answer. */
 const finishMs = 5000;
 /**
- * What follows the first text of an answer that is sent as a whole is read together with what
- * arrives in this time, because each reading costs as much as some ten events.
+ * After the first text of an answer that is sent as a whole, all that arrives in this time is read
+ * together. Each reading costs as much as some ten events.
  */
 const gatherMs = 20;
 /**
@@ -140,10 +140,8 @@ export class UpstreamGeneration implements Generation, Waiter {
 
   async stop(): Promise<void> {
     this.#isStopped = true;
-    if (!this.#isOver) {
-      this.#countGathered();
-      this.#end(null);
-    }
+    if (!this.#isOver) this.#countGathered();
+    if (!this.#isOver) this.#end(null);
     this.#wakeUp();
   }
 
@@ -197,8 +195,7 @@ export class UpstreamGeneration implements Generation, Waiter {
 
   #drainExchange(exchange: Exchange, batch: EngineEvent[]): void {
     if (!this.#readEvents(batch)) return;
-    this.#events = exchange.takeEvents();
-    this.#next = 0;
+    this.#takeEvents(exchange);
     if (this.#events.length > 0 && this.#sent !== null) this.#pool.heard(this.#sent.server);
     if (!this.#readEvents(batch)) return;
     const { ending } = exchange;
@@ -208,6 +205,11 @@ export class UpstreamGeneration implements Generation, Waiter {
       if (this.#answer.finish === null) throw withoutText(this.job.textMs);
       this.#complete(batch);
     }
+  }
+
+  #takeEvents(exchange: Exchange): void {
+    this.#events = exchange.takeEvents();
+    this.#next = 0;
   }
 
   /**
@@ -276,11 +278,10 @@ export class UpstreamGeneration implements Generation, Waiter {
     if (this.#gathering === undefined || this.#sent === null) return;
     try {
       if (!this.#readEvents([])) return;
-      this.#events = this.#sent.exchange.takeEvents();
-      this.#next = 0;
+      this.#takeEvents(this.#sent.exchange);
       this.#readEvents([]);
     } catch (error) {
-      // What came before a malformed event has been counted.
+      // The events before a malformed one have been counted.
       if (!(error instanceof UpstreamFailure)) throw error;
     }
   }

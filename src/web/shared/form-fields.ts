@@ -2,7 +2,7 @@
 import { renameField } from "../../actions/field.ts";
 import { wholeNumberIn } from "./numbers.ts";
 
-/** What was typed, by the name of the field. */
+/** The typed values, by the name of the field. */
 export type Values = Readonly<Record<string, string>>;
 
 export interface FieldOf {
