@@ -88,10 +88,9 @@ export function usageSumsSql(
   ].join("");
   const isFiltered = account !== undefined || key !== undefined || frontEnd !== undefined;
   const ofEach = by === "key" || by === "account";
-  const ofAccounts = ofEach || isFiltered ? "account <> '' and key = ''" : "account = '' and key = ''";
+  const ofAll = "account = '' and key = ''";
+  const ofAccounts = ofEach || isFiltered ? "account <> '' and key = ''" : ofAll;
   const kind = by === "key" || key !== undefined ? "key <> ''" : ofAccounts;
-  // The days of all accounts are read in the order of the table, others by an index.
-  const unit = ofEach && !isFiltered ? "unit" : hidden("unit");
   const [name, accountOf] = names[by];
   const groupBy = by === "key" ? "account, key" : name;
   const isAfter =
@@ -101,6 +100,20 @@ export function usageSumsSql(
   const inOrder = order === "cost" ? "cost desc, name, sums.account" : "name, sums.account";
   const page = limit === undefined ? "" : ` limit ${value(limit)}`;
   const contacts = by === "account" ? " left join account_contact c on c.account = sums.name" : "";
+  const charges = (rows: string, isIndexed: boolean, among = "", columns = measured) => `(
+        select ${group}, ${columns.join(", ")} from usage_sum
+        where ${isIndexed ? hidden("unit") : "unit"} = 'day' and ${rows}${days}${filters}${among}
+        union all
+        select ${group}, ${columns.join(", ")} from unsummed where 1 = 1${days}${filters}${among}
+      ) t`;
+  // The days of all accounts are read in the order of the table, others by an index.
+  const isWhole = ofEach && !isFiltered;
+  // Only the highest have all their amounts added up, and the total has sums of its own.
+  const isTop = isWhole && order === "cost" && after === undefined && limit !== undefined;
+  const highest = ` and (${groupBy}) in (
+          select ${groupBy} from ${charges(kind, false, "", ["cost"])}
+          group by ${groupBy} order by sum(cost) desc, ${name}, account${page})`;
+  const summed = isTop ? charges(kind, true, highest) : charges(kind, !isWhole);
   const text = `
     with unsummed as (
       select ${countedDay(state, nowMs)} as period, ${hidden("c.account")} as account, c.key, c.model,
@@ -109,16 +122,12 @@ export function usageSumsSql(
     ),
     sums as materialized (
       select ${name} as name, ${accountOf} as account, ${measured.map((column) => `sum(${column}) as ${column}`).join(", ")}
-      from (
-        select ${group}, ${measured.join(", ")} from usage_sum where ${unit} = 'day' and ${kind}${days}${filters}
-        union all
-        select ${group}, ${measured.join(", ")} from unsummed where 1 = 1${days}${filters}
-      ) t
+      from ${summed}
       group by ${groupBy}
     )
     select 0 as place, '' as name, '' as account,
       ${measured.map((column) => `cast(coalesce(sum(${column}), 0) as text)`).join(", ")}, ${noContact}
-    from sums
+    from ${isTop ? charges(ofAll, true) : "sums"}
     union all
     select row_number() over (order by ${inOrder}), cast(name as text), cast(sums.account as text),
       ${measured.map((column) => `cast(${column} as text)`).join(", ")},

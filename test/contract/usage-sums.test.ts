@@ -193,6 +193,30 @@ for (const backend of backends) {
       assert.deepEqual([key?.name, key?.account, key?.baseMicro], ["key-ada", "ada", 30]);
     });
 
+    test("the highest by cost are the first of all, with the same total", async () => {
+      await request(10, { model: "a" });
+      await request(45, { model: "b" });
+      await request(30, { model: "a", account: "bob" });
+      database.clock.set(utc("2026-02-01T08:00:00"));
+      await sumAll();
+      // These two are not summed yet.
+      await request(40, { model: "a", account: "bob" });
+      await request(40, { model: "a" });
+      for (const by of ["account", "key"] as const) {
+        for (const filter of [{}, { model: "a" }, { model: "b" }, february, { ...february, account: "bob" }]) {
+          const query: UsageSumsQuery = { by, order: "cost", ...filter };
+          const all = await store.usageSums(query);
+          for (const limit of [1, 2, 3]) {
+            const highest = { ...all, rows: all.rows.slice(0, limit) };
+            assert.deepEqual(await store.usageSums({ ...query, limit }), highest, JSON.stringify(query));
+          }
+        }
+      }
+      const { rows, total } = await store.usageSums({ by: "account", order: "cost", limit: 1 });
+      assert.deepEqual([rows[0]?.name, rows[0]?.costMicro, rows[0]?.requests], ["ada", 95, 3]);
+      assert.deepEqual([total.costMicro, total.requests], [165, 5]);
+    });
+
     test("sums by account have the contact of the account, and no others have one", async () => {
       await request(10);
       await request(20, { account: "bob" });
