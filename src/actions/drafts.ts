@@ -14,7 +14,7 @@ import { capParts, capPeriods, caps, hasCalendarPeriod, limitFields, models, per
 const alignments = ["opening", "calendar"] as const;
 const aligned = {
   rule: '"opening" or "calendar"',
-  titles: ["one period after it began, and so on", "with the calendar day, week or month"],
+  titles: ["from its start on", "by the calendar"],
 };
 
 const every = {
@@ -58,7 +58,7 @@ const cap = {
   credits: number({ ...rules.cap, min: 1 }, "whole credits", { label: "Credits" }),
   every: { ...every, label: "In each" } as Field<string>,
   align: optional<Field<Alignment>>(
-    choice(alignments, { ...aligned, label: "Is full again", isShown: hasCalendarPeriod }),
+    choice(alignments, { ...aligned, label: "Refill", isShown: hasCalendarPeriod }),
   ),
   ...capParts,
 };

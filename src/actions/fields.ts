@@ -65,7 +65,7 @@ const capEvery: Field<string> = {
 const capAlign: Field<Alignment> = choice(["opening", "calendar"], {
   label: "Refill of the budget",
   rule: '"opening" (the default: windows begin when the first one began) or "calendar"',
-  titles: ["one period after it is set, and so on", "with the calendar day, week or month"],
+  titles: ["from its start on", "by the calendar"],
   isShown: hasCalendarPeriod,
   option: "--align <alignment>",
   about: "windows of the budget: from its beginning on (opening), or days, weeks or months (calendar)",

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { type Answer, browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import {
   assertAccessible,
+  assertFits,
   assertRefused,
   choose,
   dialogClosed,
@@ -130,6 +131,7 @@ test("several caps are rows, and a wrong one keeps what was typed", async (visit
   const shown = await Promise.all([budget, zone, "Name"].map((each) => cap(2).getByLabel(each).inputValue()));
   assert.deepEqual(shown, ["40", "Europe/Berlin", "dear"]);
   assert.equal(await cap(2).getByLabel("wr*").isChecked(), true);
+  await assertFits(page);
   await cap(1).getByLabel(budget).fill("a lot");
   await submit(page);
   await assertRefused(cap(1).getByLabel(budget), /Enter a whole number/, {});

@@ -3,7 +3,15 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
-import { assertAccessible, confirmed, dialogClosed, open, submit, twoPlans } from "../fixtures/console.ts";
+import {
+  assertAccessible,
+  assertFits,
+  confirmed,
+  dialogClosed,
+  open,
+  submit,
+  twoPlans,
+} from "../fixtures/console.ts";
 import { change } from "../fixtures/ledger-file.ts";
 
 const { configuration } = twoPlans;
@@ -124,8 +132,13 @@ test("a draft of a plan shows what changes, and its lines are a plan of the file
       .fill(credits);
   }
   await cap(2).getByLabel("In each").selectOption({ label: "day" });
-  await cap(2).getByLabel("Is full again").selectOption("calendar");
+  await cap(2).getByLabel("Refill").selectOption("calendar");
   await cap(2).getByLabel("writer").check();
+  const another = cap(1).getByLabel("Another of Models");
+  await another.fill("wr*");
+  await another.press("Tab");
+  assert.equal(await cap(1).getByLabel("wr*", { exact: true }).isChecked(), true);
+  await assertFits(page);
   await cap(3).getByLabel("Credits").fill("");
   await submit(page);
   await cap(3).getByText("Credits is missing.").waitFor();
@@ -153,7 +166,7 @@ test("a draft of a plan shows what changes, and its lines are a plan of the file
   assert.deepEqual([base.credits, base.every, models], [25_000, "P1W", ["tutor"]]);
   const shown = caps.map((each: typeof base) => [each.credits, each.every, each.align, each.models]);
   assert.deepEqual(shown, [
-    [900, "PT5H", "opening", ["*"]],
+    [900, "PT5H", "opening", ["wr*"]],
     [200, "P1D", "calendar", ["writer"]],
   ]);
 });
