@@ -196,12 +196,11 @@ const shots: readonly Shot[] = [
     path: "/requests?show=refused",
     holder: "default",
     service: "empty",
+    async prepare({ apiUrl, key }) {
+      const wrong = [{ model: "gpt-4" }, { model: "smollm2-135m-instruct", temperature: 7 }];
+      for (const body of wrong) await (await ask({ url: apiUrl, key, content: "Hi", ...body })).text();
+    },
     async act(page) {
-      await page.getByText("No request was refused").waitFor();
-      for (const body of [{ model: "gpt-4" }, { temperature: 7 }]) {
-        await page.request.post("/api/chat", { data: body, headers: { "x-inkwell-request": "1" } });
-      }
-      await page.getByRole("button", { name: "Refresh" }).click();
       await page.getByRole("row").nth(2).waitFor();
     },
   },
