@@ -113,11 +113,11 @@ const holder =
   };
 
 /** Searches for an account, and opens it. */
-async function find({ page, steps }: Task, text: string, id: string): Promise<void> {
+async function find({ page, steps }: Task, text: string, owner: string): Promise<void> {
   await steps.click("Search");
   await page.getByRole("dialog").getByRole("combobox").fill(text);
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: id, exact: true, level: 1 }).waitFor();
+  await page.getByRole("heading", { name: owner, exact: true, level: 1 }).waitFor();
 }
 
 /** Copies the secret that is shown once, and closes the form. */
@@ -170,7 +170,7 @@ task("Give a new student 500 credits and a key", operator, async (task) => {
 
 releaseTask("Explain what an account was charged for yesterday", operator, async (task) => {
   const { page, service, steps } = task;
-  await find(task, "lovelace", "ada");
+  await find(task, "lovelace", "Ada Lovelace");
   await steps.click("Receipts");
   await steps.click("Yesterday");
   await page.waitForURL(/from=/);
@@ -229,7 +229,7 @@ task("Explain one request, and give its cost back", operator, async (task) => {
 
 releaseTask("Move a team to a bigger plan at its next refresh", operator, async (task) => {
   const { page, service, steps } = task;
-  await find(task, "Introduction to", "cs-101");
+  await find(task, "Introduction to", "Introduction to Programming");
   await steps.click("Change");
   await steps.click("Change the plan");
   await steps.choose("New plan", "researcher");
