@@ -52,45 +52,50 @@ test("each batch of a stream is one write to the client", async () => {
   );
 });
 
-test("an answer that is sent as a whole is read together, after its first text", async () => {
-  await using front = await startFront();
-  front.upstream.play = async (call) => {
-    await call.send(text("0 "));
-    await until("the first token is read", () => generation.usage.completionTokens === 1);
-    for (const word of words(64).slice(1)) {
-      await call.send(word);
-      await nextTurn();
-    }
-    await call.stream(finish(), usage(5, 64), done);
-  };
-  const generation = await generate(front, { isWhole: true });
-  const beganMs = performance.now();
-  const batches = await batchesOf(generation);
-  assert.equal(batches.join(""), `${all(64)}<stop>`);
-  assert.equal(batches[0], "0 ", "the first text is read at once");
-  const readingsMax = 3 + (performance.now() - beganMs) / 20;
-  assert.ok(batches.length <= readingsMax, `${batches.length} readings are more than one in 20 ms`);
-});
+for (const [what, isWhole, everyMs] of [
+  ["an answer that is sent as a whole", true, 20],
+  ["a stream", false, 5],
+] as const) {
+  test(`${what} is read together after its first text, once in ${everyMs} ms`, async () => {
+    await using front = await startFront();
+    front.upstream.play = async (call) => {
+      await call.send(text("0 "));
+      await until("the first token is read", () => generation.usage.completionTokens === 1);
+      for (const word of words(200).slice(1)) {
+        await call.send(word);
+        await nextTurn();
+      }
+      await call.stream(finish(), usage(5, 200), done);
+    };
+    const generation = await generate(front, { isWhole });
+    const beganMs = performance.now();
+    const batches = await batchesOf(generation);
+    assert.equal(batches.join(""), `${all(200)}<stop>`);
+    assert.equal(batches[0], "0 ", "the first text is read at once");
+    const readingsMax = 3 + (performance.now() - beganMs) / everyMs;
+    assert.ok(batches.length <= readingsMax, `${batches.length} readings are more than one in ${everyMs} ms`);
+  });
 
-test("tokens that wait to be read together count if the answer is stopped", async () => {
-  await using front = await startFront();
-  const { promise: isSent, resolve: sent } = Promise.withResolvers<void>();
-  front.upstream.play = async (call) => {
-    await call.send(text("0 "));
-    await until("the first token is read", () => generation.usage.completionTokens === 1);
-    await call.send(text("1 "), text("2 "));
-    sent();
-  };
-  const generation = await generate(front, { isWhole: true });
-  const batches = generation[Symbol.asyncIterator]();
-  assert.equal(textsOf((await batches.next()).value), "0 ");
-  const waiting = batches.next();
-  await isSent;
-  await nextTurn();
-  await generation.stop();
-  await waiting;
-  assert.equal(generation.usage.completionTokens, 3);
-});
+  test(`tokens of ${what} that wait to be read together count if it is stopped`, async () => {
+    await using front = await startFront();
+    const { promise: isSent, resolve: sent } = Promise.withResolvers<void>();
+    front.upstream.play = async (call) => {
+      await call.send(text("0 "));
+      await until("the first token is read", () => generation.usage.completionTokens === 1);
+      await call.send(text("1 "), text("2 "));
+      sent();
+    };
+    const generation = await generate(front, { isWhole });
+    const batches = generation[Symbol.asyncIterator]();
+    assert.equal(textsOf((await batches.next()).value), "0 ");
+    const waiting = batches.next();
+    await isSent;
+    await nextTurn();
+    await generation.stop();
+    await waiting;
+    assert.equal(generation.usage.completionTokens, 3);
+  });
+}
 
 test("a batch with more tokens than are paid for is cut at the paid token", async () => {
   await using front = await startFront();

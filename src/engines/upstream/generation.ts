@@ -36,10 +36,10 @@ const attemptsMax = 4;
 /** Time for the usage and the end of the stream after the end of the answer. */
 const finishMs = 5000;
 /**
- * After the first text of an answer that is sent as a whole, all that arrives in this time is read
- * together. Each reading costs as much as some ten events.
+ * After its first text, an answer is read at most so often, for a caller who gets it as a whole or
+ * as a stream. Each reading costs as much as some ten events.
  */
-const gatherMs = 20;
+const readEveryMs = { whole: 20, stream: 5 };
 /**
  * Limit of events in a batch. Text that was held for a stop sequence comes as thousands of events
  * at once, and writing them all takes seconds.
@@ -107,6 +107,8 @@ export class UpstreamGeneration implements Generation, Waiter {
   #dueMs: number | null = null;
   /** Wakes the loop at the deadline, or before a later one. */
   #timer: NodeJS.Timeout | undefined;
+  /** The last reading. */
+  #readMs = 0;
   /** Runs while bytes wait to be read together. */
   #gathering: NodeJS.Timeout | undefined;
   #failure: EngineError | null = null;
@@ -210,6 +212,7 @@ export class UpstreamGeneration implements Generation, Waiter {
   #takeEvents(exchange: Exchange): void {
     this.#events = exchange.takeEvents();
     this.#next = 0;
+    this.#readMs = performance.now();
   }
 
   /**
@@ -266,11 +269,13 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#timer = undefined;
   }
 
-  /** Reads on, at once or after a while. */
+  /** Reads on, unless the last reading was a moment ago and more can arrive. */
   #changed(): void {
-    const gathers = this.job.options.isWhole === true && this.#answer.hasText;
-    if (!gathers || this.#sent?.exchange.isFilling !== true) this.#wakeUp();
-    else this.#gathering ??= setTimeout(() => this.#wakeUp(), gatherMs);
+    const isFilling = this.#answer.hasText && this.#sent?.exchange.isFilling === true;
+    const everyMs = readEveryMs[this.job.options.isWhole === true ? "whole" : "stream"];
+    const leftMs = isFilling ? this.#readMs + everyMs - performance.now() : 0;
+    if (leftMs <= 0) this.#wakeUp();
+    else this.#gathering ??= setTimeout(() => this.#wakeUp(), leftMs);
   }
 
   /** Tokens that have arrived count, although nobody will read their text. */
