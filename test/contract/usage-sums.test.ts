@@ -203,7 +203,13 @@ for (const backend of backends) {
       await request(40, { model: "a", account: "bob" });
       await request(40, { model: "a" });
       for (const by of ["account", "key"] as const) {
-        for (const filter of [{}, { model: "a" }, { model: "b" }, february, { ...february, account: "bob" }]) {
+        for (const filter of [
+          {},
+          { model: "a" },
+          { model: "b" },
+          february,
+          { ...february, account: "bob" },
+        ]) {
           const query: UsageSumsQuery = { by, order: "cost", ...filter };
           const all = await store.usageSums(query);
           for (const limit of [1, 2, 3]) {
