@@ -33,7 +33,7 @@ test("finds an account by its owner, and says what to do if there is none", asyn
   await open(visit, "/accounts");
   await page.getByRole("searchbox").fill("lovelace");
   await page.keyboard.press("Enter");
-  // The list of all accounts has the link too. A click on it is lost if that list is replaced meanwhile.
+  // The list of all accounts has the link too, and a click is lost when that list is replaced.
   const rows = page.getByRole("region", { name: "Accounts" }).getByRole("row");
   await rows.nth(2).waitFor({ state: "detached" });
   await page.getByRole("link", { name: "Ada Lovelace", exact: true }).click();
