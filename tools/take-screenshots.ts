@@ -201,7 +201,7 @@ const shots: readonly Shot[] = [
       for (const body of wrong) await (await ask({ url: apiUrl, key, content: "Hi", ...body })).text();
     },
     async act(page) {
-      await page.getByRole("row").nth(2).waitFor();
+      await page.getByText("There is no such model.").first().waitFor();
     },
   },
   {
