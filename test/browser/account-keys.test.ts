@@ -1,4 +1,4 @@
-/** What an operator changes about the keys of an account, and what their callers notice. */
+/** Changes of an operator to the keys of an account, and their effect on callers. */
 import assert from "node:assert/strict";
 import { type Answer, browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import {
