@@ -111,6 +111,7 @@ export class Reloader {
       await this.#log(by, report);
       const unlike = (await this.#askOthers(by)).filter((each) => each !== followed);
       const told = unlike.map((reason) => `A worker did not reload: ${reason ?? "it does not answer"}.`);
+      this.#ended(true, report.atMs);
       return { ...report, warnings: [...report.warnings, ...told] };
     });
   }
@@ -118,7 +119,8 @@ export class Reloader {
   /** Does what another worker has done, which keeps who reloaded. Returns why it could not. */
   async #follow(by: string): Promise<string> {
     await this.#opened.promise;
-    return await this.#alone(() => this.#reload(by)).then(() => followed, messageOf);
+    const reload = async () => this.#ended(true, (await this.#reload(by)).atMs);
+    return await this.#alone(reload).then(() => followed, messageOf);
   }
 
   /** Returns what a reload would change now. It loads no model, so a reload can still fail. */
@@ -168,6 +170,12 @@ export class Reloader {
     await Promise.allSettled([this.#underWay]);
   }
 
+  /** The last step of a reload: whoever sees its result may reload again at once. */
+  #ended(successful: boolean, atMs: number): void {
+    this.#last = { atMs, successful };
+    this.#dependencies.metrics.reloaded(successful, atMs);
+  }
+
   async #log(by: string, { models, prices, settings, needsRestart }: ReloadReport): Promise<void> {
     const { store, logger } = this.#dependencies;
     const { atMs } = store.times();
@@ -179,16 +187,11 @@ export class Reloader {
   }
 
   async #reload(by: string): Promise<ReloadReport> {
-    const { logger, metrics } = this.#dependencies;
+    const { logger } = this.#dependencies;
     try {
-      const report = await this.#prepareAndApply(by);
-      this.#last = { atMs: report.atMs, successful: true };
-      metrics.reloaded(true, report.atMs);
-      return report;
+      return await this.#prepareAndApply(by);
     } catch (error) {
-      const atMs = Date.now();
-      this.#last = { atMs, successful: false };
-      metrics.reloaded(false, atMs);
+      this.#ended(false, Date.now());
       const known = error instanceof OperatorError || error instanceof Refusal;
       const fields = known ? { reason: messageOf(error) } : { err: error };
       logger.error(fields, "the configuration was not reloaded; the service keeps the running one");

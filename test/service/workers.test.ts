@@ -8,6 +8,7 @@ import type { Readiness } from "../../src/http/admin/server.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { openStream } from "../fixtures/http-stream.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
+import { openTransaction } from "../fixtures/postgres-session.ts";
 import { isRunning } from "../fixtures/processes.ts";
 import {
   type Folder,
@@ -248,8 +249,19 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     await until("both have reloaded", () => reloads() === 2);
     assert.equal(await rows(), 1);
     change(101);
+    const signalledMs = Date.now();
+    const shownMs = async () => Date.parse((await readiness()).last_reload?.at ?? "");
+    await using listed = await openTransaction(
+      server.url(database),
+      "lock table change_log in exclusive mode",
+    );
     program.process.kill("SIGHUP");
+    await until("one has reloaded", () => reloads() === 3);
+    // Until it is in the list, another reload would be refused. A few readings meet each worker.
+    for (let n = 0; n < 6; n += 1) assert.ok((await shownMs()) < signalledMs, "it has not ended");
+    await listed.rollback();
     await until("both have reloaded", () => reloads() === 4);
+    await until("its end is shown", async () => (await shownMs()) >= signalledMs);
     const reloaded = lines("the configuration is reloaded").slice(2);
     assert.deepEqual(
       reloaded.map(({ settings: each }) => each),
