@@ -1,6 +1,7 @@
 /** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
 
-import { readBlob } from "./api.ts";
+import { useRef } from "preact/hooks";
+import { get, readBlob } from "./api.ts";
 import { Chart, useChartView } from "./chart.tsx";
 import { Card, Figure } from "./layout.tsx";
 import { wholeNumber } from "./numbers.ts";
@@ -45,11 +46,19 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
   const [model = "", key = ""] = ["model", "key"].map((name) => place.query.get(name) ?? "");
   const filter = { from, to, account, model, key };
   const view = useChartView();
-  const chart = useLoaded(JSON.stringify([by, filter]), (signal) => usageSeries(path, by, filter, signal));
+  const sums = { ...filter, by, ...page };
+  // Loaded before the chart, which shows the first groups of the table.
+  const asked = useRef<Promise<UsageReport> | null>(null);
+  const table = useLoaded(JSON.stringify([path, sums]), (signal) => {
+    asked.current = get<UsageReport>(path, sums, signal);
+    return asked.current;
+  });
+  const chart = useLoaded(JSON.stringify([path, by, filter]), (signal) =>
+    usageSeries(path, by, filter, signal, by === "day" ? null : asked.current),
+  );
   const days = daysBetween(from, to);
   const earlier = { ...filter, from: dayAfter(from, -days.length), to: from };
   const before = useGet<UsageReport>(path, { ...earlier, limit: 1 });
-  const table = useGet<UsageReport>(path, { ...filter, by, ...page });
   return (
     <>
       <PeriodPicker from={from} to={to} />

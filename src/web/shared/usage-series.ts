@@ -23,13 +23,14 @@ export function groupNameOf(row: UsageSum): string {
 
 /**
  * Loads a series for each group with the highest cost, by their ids, or the owners of accounts.
- * Days are by model.
+ * Days are by model. `asked`: the groups by cost, if they are loaded already.
  */
 export async function usageSeries(
   path: string,
   group: UsageGroup,
   filter: UsageFilter,
   signal: AbortSignal,
+  asked: Promise<UsageReport> | null = null,
 ): Promise<Series[]> {
   const by = group === "day" ? "model" : group;
   const days = daysBetween(filter.from, filter.to);
@@ -45,7 +46,7 @@ export async function usageSeries(
     return { name, micro: days.map((day) => costs.get(day) ?? 0) };
   };
   const query = { ...filter, by, order: "cost", limit: seriesMax + 1 };
-  const { data } = await get<UsageReport>(path, query, signal);
+  const { data } = await (asked ?? get<UsageReport>(path, query, signal));
   const top = data.slice(0, seriesMax).map((row) => daily(groupNameOf(row), { [by]: groupNameOf(row) }));
   const named = (series: readonly Series[]) =>
     renameSeries(series, (id) => data.find((row) => groupNameOf(row) === id)?.owner ?? id);
