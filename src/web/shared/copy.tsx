@@ -21,7 +21,7 @@ export function CopyButton(props: { text: string; label: string; failed?: string
       <Button aria-label={label} onClick={copy}>
         Copy
       </Button>
-      <span role="status" class="quiet">
+      <span role="status" class={copied === "" ? "hidden" : "quiet"}>
         {copied}
       </span>
     </>

@@ -7,7 +7,7 @@ import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { UsageOfPeriod } from "../../shared/usage-report.tsx";
 import { useGet } from "../../shared/use-loaded.ts";
-import { Badge, Id } from "../../shared/values.tsx";
+import { Id } from "../../shared/values.tsx";
 import type { Account } from "../types.ts";
 import { AccountActions } from "./account-actions.tsx";
 import { AccountJournal } from "./account-journal.tsx";
@@ -49,7 +49,7 @@ export function AccountPage({ id, tab, place }: { id: string; tab: string; place
       </PageHead>
       {state !== undefined && state !== "active" && (
         <p class="notice warn">
-          This account is <Badge text={state} />.{" "}
+          This account is {state}.{" "}
           {state === "suspended"
             ? "Its requests are refused until you resume it."
             : "Its additional credits can still be refunded."}

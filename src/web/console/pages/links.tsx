@@ -77,7 +77,7 @@ export function LinkPage({ id }: { id: string }) {
             </Card>
             <Card title="Accounts">
               {data.length > 0 && (
-                <p class="quiet">People have typed the names themselves. Nobody has confirmed them.</p>
+                <p class="quiet above">People have typed the names themselves. Nobody has confirmed them.</p>
               )}
               <Table
                 caption="Accounts of the link"
@@ -138,7 +138,7 @@ function actionsOf(link: JoinLink): readonly ListAction[] {
     { title: "Change", action: setLink, parts: { ...parts, before: link } },
     { title: "New link", action: rotateLink, parts: { ...parts, result: secretOf } },
     { title: "End", action: endLink, parts },
-    { title: "Close all accounts", action: closeLinkAccounts, parts },
+    { title: "Close all accounts", action: closeLinkAccounts, parts, look: "danger" },
   ];
   return link.ended_at === null ? all : all.slice(-1);
 }

@@ -127,7 +127,7 @@ function Worth(props: { credits: number; refill: AccountState["refills"][number]
       {model !== undefined && price > 0 && (
         <>
           <br />
-          About {aboutNumber.format(words)} words of answers by {model.id}
+          About {aboutNumber.format(words)} words of answers by <span class="nowrap">{model.id}</span>
         </>
       )}
     </>
