@@ -24,7 +24,7 @@ const [counts, money, paid] = [
   columnsOf("usageSum", "base_micro overage_micro additional_micro"),
 ];
 /** Groups with a lower cost are in the CSV only. */
-const groupsMax = 500;
+const groupsMax = 100;
 
 interface UsageProps {
   place: Place;
