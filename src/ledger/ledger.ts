@@ -64,8 +64,6 @@ export interface Committed {
 /** The operations of some of the accounts. They are committed one batch after another. */
 interface CommitQueue {
   waiting: QueuedOperation[];
-  /** The last batch had one operation. */
-  isQuiet: boolean;
   underWay: Promise<void> | null;
 }
 
@@ -89,10 +87,9 @@ const defaultLatePauseMs = 1000;
 
 /**
  * Collects operations for a commit while the event loop has other work. An idle turn of the loop
- * ends the delay. An operation that is alone, as the one before it was, waits for nobody.
+ * ends the delay, so an operation that is alone is committed at once.
  */
-async function delayBatch({ waiting, isQuiet }: CommitQueue, msMax: number): Promise<void> {
-  if (isQuiet && waiting.length === 1) return;
+async function delayBatch({ waiting }: CommitQueue, msMax: number): Promise<void> {
   const beganMs = performance.now();
   for (let turnMs = beganMs; waiting.length < delayedBelow; ) {
     await timers.setImmediate();
@@ -129,7 +126,6 @@ export class Ledger {
     this.#onHoldLeft = options.onHoldLeft;
     this.#queues = Array.from({ length: options.commitQueues ?? store.commitQueues ?? 1 }, () => ({
       waiting: [],
-      isQuiet: false,
       underWay: null,
     }));
     this.#accountQueues = new AccountQueues({
@@ -270,7 +266,6 @@ export class Ledger {
     while (queue.waiting.length > 0) {
       await delayBatch(queue, this.#batchDelayMs);
       const batch = queue.waiting.splice(0, this.#batchMax);
-      queue.isQuiet = batch.length === 1;
       try {
         this.#moveToAccountQueues(queue, (await this.#commit(batch, this.#retriesMs)).entries);
       } catch (error) {

@@ -85,18 +85,6 @@ test("operations share a commit while the event loop has work, for some millisec
   await Promise.all(outcomes);
 });
 
-test("an operation that is alone, as the one before it was, waits for no turn of the event loop", async () => {
-  const store = new FakeStore();
-  const ledger = new Ledger(store);
-  await ledger.apply(topup("1"));
-  const applied = ledger.apply(topup("2"));
-  for (let n = 0; n < 20; n += 1) await null;
-  assert.deepEqual(store.batches, [["1"], ["2"]]);
-  await applied;
-  await Promise.all([ledger.apply(topup("3")), ledger.apply(topup("4")), ledger.apply(topup("5"))]);
-  assert.deepEqual(store.batches.slice(2), [["3", "4", "5"]]);
-});
-
 test("operations that arrive during a commit share the next commit", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
