@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertAccessible, assertFits, dialogClosed, loaded, open, submit } from "../fixtures/console.ts";
+import { assertAccessible, assertFits, dialogClosed, open, submit } from "../fixtures/console.ts";
 
 const test = browserTests({ pages: "both" });
 
@@ -47,8 +47,9 @@ test("a class is pasted, previewed by row and imported; its links are saved, and
   assert.deepEqual([lines.length, lines[0]], [12, "account,email,link"]);
   await press(page, "Done");
   await dialogClosed(page);
-  await loaded(page);
-  assert.equal(await page.getByRole("cell", { name: "invited" }).count(), 11);
+  const invited = page.getByRole("cell", { name: "invited" });
+  await invited.nth(10).waitFor();
+  assert.equal(await invited.count(), 11);
 
   const url = lines.find((line) => line.startsWith("pupil05,"))?.split(",")[2] ?? "";
   const other = await visit.context.newPage();
