@@ -23,8 +23,8 @@ const [counts, money, paid] = [
   columnsOf("usageSum", "paid_money"),
   columnsOf("usageSum", "base_micro overage_micro additional_micro"),
 ];
-/** Groups with a lower cost are in the CSV only. */
-const groupsMax = 100;
+/** Further days are on the next page, and groups with a lower cost in the CSV only. */
+const rowsMax = 100;
 
 interface UsageProps {
   place: Place;
@@ -42,7 +42,7 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
   const by = groups.find((group) => group === place.query.get("by")) ?? groups[0] ?? "day";
   // Days are in their order, and in pages. Others have the highest cost first.
   const after = by === "day" ? place.query.get("after") : null;
-  const page = by === "day" ? { after, limit: 100 } : { order: "cost", limit: groupsMax };
+  const page = { ...(by === "day" ? { after } : { order: "cost" }), limit: rowsMax };
   const [model = "", key = ""] = ["model", "key"].map((name) => place.query.get(name) ?? "");
   const filter = { from, to, account, model, key };
   const view = useChartView();
@@ -154,7 +154,7 @@ function Sums(props: {
           ? "These amounts are final."
           : `Today’s amounts still grow; a day is final five minutes after its end (${report.timezone}).`}
       </p>
-      {report.data.length === groupsMax && <p class="quiet">The CSV has all, with lower costs too.</p>}
+      {by !== "day" && report.data.length === rowsMax && <p class="quiet">The CSV has all of them.</p>}
       <Pager next={report.next} isFirst={isFirst} />
     </>
   );
