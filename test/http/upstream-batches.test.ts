@@ -97,6 +97,40 @@ for (const [what, isWhole, everyMs] of [
   });
 }
 
+test("tokens of an answer that its connection holds, because others are read, count if it is stopped", async () => {
+  await using front = await startFront();
+  const others = 15;
+  const { promise: isSent, resolve: sent } = Promise.withResolvers<void>();
+  const { promise: isCounted, resolve: counted } = Promise.withResolvers<void>();
+  let asked = 0;
+  front.upstream.play = async (call) => {
+    asked += 1;
+    if (asked > others) {
+      await call.send(text("0 "));
+      await until("the first token is read", () => generation.usage.completionTokens === 1);
+      for (const word of words(50).slice(1)) {
+        await call.send(word);
+        await nextTurn();
+      }
+      sent();
+    }
+    await isCounted;
+    await call.stream(text(""), finish(), usage(5, 1), done);
+  };
+  const running = Array.from({ length: others }, async () => batchesOf(await generate(front)));
+  await until("the others run", () => asked === others);
+  const generation = await generate(front, { isWhole: true });
+  const batches = generation[Symbol.asyncIterator]();
+  assert.equal(textsOf((await batches.next()).value), "0 ");
+  const waiting = batches.next();
+  await isSent;
+  await generation.stop();
+  await waiting;
+  counted();
+  await Promise.all(running);
+  assert.equal(generation.usage.completionTokens, 50);
+});
+
 test("a batch with more tokens than are paid for is cut at the paid token", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.stream([...words(10), finish(), usage(5, 10), done].join(""));

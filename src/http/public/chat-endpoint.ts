@@ -11,7 +11,7 @@ import { invariant, Refusal } from "../../errors.ts";
 import type { Rates } from "../../ledger/rate-limits.ts";
 import { limits } from "../../limits/limits.ts";
 import { Turns } from "../../limits/turns.ts";
-import { isUploading, writeHead } from "../error-response.ts";
+import { writeHead } from "../error-response.ts";
 import { ChunkEncoder } from "../openai-format/chunk-encoder.ts";
 import { errorBody } from "../openai-format/error-body.ts";
 import { type ParsedRequest, parseRequest, type RequestLimits } from "../openai-format/request.ts";
@@ -122,8 +122,13 @@ export class ChatEndpoint {
     context: RequestContext,
     style: AnswerStyle,
   ): Promise<ParsedRequest | null> {
-    const isLate = isUploading(request.raw);
+    // Node has parsed the headers, and parses a body that came with them in this turn.
+    let isLate = false;
+    const nextTurn = setImmediate(() => {
+      isLate = true;
+    });
     const body = await uploadOf(context).read(request.raw);
+    clearImmediate(nextTurn);
     // A client can hold its body back until it has other rights, or none.
     if (isLate && context.callerNow !== null) context.record.caller = await context.callerNow();
     const parse = () => this.#parse(body, context, style);
