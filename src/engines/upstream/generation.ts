@@ -279,7 +279,10 @@ export class UpstreamGeneration implements Generation, Waiter {
     const { exchange, server } = this.#sent ?? {};
     const everyMs = readEveryMs[this.job.options.isWhole === true ? "whole" : "stream"];
     const leftMs = this.#readMs + everyMs - performance.now();
-    if (exchange?.isFilling !== true || !this.#answer.hasText || leftMs <= 0) return this.#wakeUp();
+    if (exchange?.isFilling !== true || !this.#answer.hasText || leftMs <= 0) {
+      this.#wakeUp();
+      return;
+    }
     if (this.#gathering !== undefined) return;
     const heldMs = Math.min(leftMs, (server?.busy ?? 0) * waitPerAnswerMs);
     if (heldMs >= 1) exchange.pause();
