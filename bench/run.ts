@@ -7,7 +7,7 @@ interface Benchmark {
 }
 
 const names =
-  "blocking console engine events fairness first-sign-ins gateway isolation ledger metering nodes pages portal preparation refusals release steady storage stops streams sums".split(
+  "blocking console engine events fairness first-sign-ins gateway isolation ledger metering mixed nodes pages portal preparation refusals release steady storage stops streams sums".split(
     " ",
   );
 

@@ -94,12 +94,12 @@ export interface Side extends Ran {
  * on all cores.
  */
 export function startInkwell(
-  { upstream, clients }: Options,
+  { upstream, clients }: Pick<Options, "upstream" | "clients">,
   {
     database,
     accounts = clients,
     workers,
-  }: { database?: string; accounts?: number; workers?: number | undefined } = {},
+  }: { database?: string | undefined; accounts?: number; workers?: number | undefined } = {},
 ): Promise<Service> {
   const models = Object.fromEntries(
     upstreamAnswers.map(({ id }) => [
