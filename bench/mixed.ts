@@ -3,7 +3,7 @@
  * answers, and beside them streams that are left, refusals, balances and lists of models. Resident
  * memory must not grow, and every answer must be on the books, once.
  *
- *   npm run bench -- mixed [--minutes 120] [--step 60] [--clients 32] [--database sqlite | postgres]
+ *   npm run bench -- mixed [--minutes 120] [--step 60] [--clients 32] [--database postgres]
  *
  * Prints a line for each step of so many seconds. Memory is the median of a look a second, of all
  * processes, in millions of bytes. Then come the median of the last quarter of the steps, of that
