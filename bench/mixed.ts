@@ -70,7 +70,7 @@ export async function run(args: readonly string[]): Promise<void> {
       `step ${step} of ${steps}: ${(requests / seconds).toFixed(0)} answers/s, p50 ${p50s} ms, ${beside} requests beside, ${medianOf(seenMb).toFixed(0)} MB`,
     );
   }
-  const quarter = (n: number) => medianOf(memory.slice(((n - 1) * steps) / 4, (n * steps) / 4));
+  const quarter = (n: number) => medianOf(memory.slice(((n - 1) * steps) / 4, Math.ceil((n * steps) / 4)));
   console.log(`memory, the last quarter of the second: ${(quarter(4) / quarter(2)).toFixed(3)}`);
   const micro = answers * (promptTokens + answer.tokens);
   const [requests, paidMicro] = booksOf(service);

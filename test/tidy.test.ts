@@ -31,6 +31,7 @@ const modules = [
   "secret-file",
   "invocation",
   "operator-address",
+  "outgoing",
   "peers",
   "version",
   "limits",

@@ -55,7 +55,7 @@ interface EventSendingOptions {
   onAttempt(endpoint: string, kind: Answer["kind"]): void;
 }
 
-const keptMs = 30 * 86_400_000;
+export const keptMs = 30 * 86_400_000;
 /** Requests of this process to one endpoint at the same time. */
 const slots = 8;
 

@@ -8,6 +8,7 @@
 import type { BlockList } from "node:net";
 import { Pool } from "undici";
 import { messageOf } from "../errors.ts";
+import { outgoing } from "../outgoing.ts";
 import type { ClaimedEvent } from "../store/events.ts";
 import { allowedLookup, requireAllowedHost } from "./private-addresses.ts";
 import { type Answer, answerText, type Receiver } from "./receiver.ts";
@@ -39,6 +40,7 @@ export class Webhook implements Receiver {
     this.#options = options;
     this.#url = new URL(url);
     this.#pool = new Pool(this.#url.origin, {
+      ...outgoing,
       connections: connectionsMax,
       pipelining: 1,
       connect: { timeout: requestMs, lookup: allowedLookup(networks) },

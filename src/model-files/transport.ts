@@ -11,6 +11,7 @@ import { getCACertificates } from "node:tls";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
 import { codeOf, messageOf } from "../errors.ts";
 import { given } from "../objects.ts";
+import { outgoing } from "../outgoing.ts";
 import type { Proxies } from "./proxies.ts";
 import type { Credential } from "./url-credentials.ts";
 
@@ -65,7 +66,7 @@ export class Transport {
       timeout: timeouts.connectMs,
       ca: [...new Set([...getCACertificates("default"), ...getCACertificates("system")])],
     };
-    const limits = { headersTimeout: 0, bodyTimeout: timeouts.bodyIdleMs };
+    const limits = { ...outgoing, headersTimeout: 0, bodyTimeout: timeouts.bodyIdleMs };
     const agentBy = (proxy: string): Dispatcher =>
       new EnvHttpProxyAgent({
         httpProxy: proxy,

@@ -4,6 +4,7 @@
  */
 import type { CustomFetch } from "openid-client";
 import { messageOf } from "../errors.ts";
+import "../outgoing.ts";
 
 /** An ID token with thousands of groups fits. */
 const answerBytesMax = 256 * 1024;

@@ -134,10 +134,10 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
 
     test("rejects a server that is too old", () => {
       assert.throws(
-        () => requireVersion(130_011, "db:5432/ledger"),
-        /db:5432\/ledger is version 13\. Inkwell needs version 14/,
+        () => requireVersion(140_011, "db:5432/ledger"),
+        /db:5432\/ledger is version 14\. Inkwell needs version 15/,
       );
-      requireVersion(140_000, "db:5432/ledger");
+      requireVersion(150_000, "db:5432/ledger");
     });
 
     test("rejects a database of a newer version or with different migrations", async () => {

@@ -7,9 +7,11 @@
  */
 import assert from "node:assert/strict";
 import type { EventsConfig } from "../../src/config/events.ts";
+import { keptMs } from "../../src/events/event-sending.ts";
 import type { EventFact } from "../../src/ledger/events.ts";
 import type { EventStore } from "../../src/store/events.ts";
 import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
+import type { DatabaseClock } from "./database-clock.ts";
 import type { Random } from "./random.ts";
 import type { Owner, Timeline } from "./timeline.ts";
 
@@ -57,7 +59,7 @@ export interface ReceiversWorld {
   events: EventsConfig | null;
   /** Receivers fail, lie and lose answers. */
   hasTrouble: boolean;
-  database: { ledger: MemoryLedger; store: { events: EventStore } };
+  database: { clock: DatabaseClock; ledger: MemoryLedger; store: { events: EventStore } };
   fail(error: unknown): void;
   count(outcome: string): void;
 }
@@ -178,35 +180,41 @@ export class SimulatedReceivers {
     const { type, data } = JSON.parse(body);
     // The others are not about an account, or do not come from the ledger.
     if (!isFirst || data.account === undefined || type === "key.expiring") return;
-    const all = this.#wanted(endpoint, data.account);
-    assert.ok(all.includes(body), `${body} is an event of the ledger that this endpoint wants`);
-    const earlier = all.slice(0, all.indexOf(body)).filter((text) => !endpoint.taken.has(text));
-    assert.deepEqual(earlier, [], `${body} comes before earlier events of its account`);
-  }
-
-  /** The texts of the events of an account, in the order of the ledger. */
-  #wanted({ types }: Endpoint, account: string): string[] {
     const { events } = this.#world.database.ledger;
-    return events.filter((event) => event.account === account && types.has(event.type)).map(textOfEvent);
+    const all = events.filter(({ account, type }) => account === data.account && endpoint.types.has(type));
+    const at = all.findIndex((event) => textOfEvent(event) === body);
+    assert.ok(at !== -1, `${body} is an event of the ledger that this endpoint wants`);
+    const missing = this.#missing(endpoint, all.slice(0, at));
+    assert.deepEqual(missing, [], `${body} comes before earlier events of its account`);
   }
 
   async isDone(): Promise<boolean> {
     const rows = await this.#world.database.store.events.endpoints(this.names.map((name) => ({ name })));
-    return rows.every(({ pending }) => pending === 0) && this.#missing().length === 0;
+    return rows.every(({ pending }) => pending === 0) && this.#allMissing().length === 0;
   }
 
   /** At the end, each event has arrived everywhere. */
   checkArrived(): void {
-    assert.deepEqual(this.#missing(), [], "each event arrives");
+    assert.deepEqual(this.#allMissing(), [], "each event arrives");
   }
 
-  #missing(): string[] {
+  #allMissing(): string[] {
     const { events } = this.#world.database.ledger;
-    return [...this.#endpoints].flatMap(([name, { types, taken }]) =>
-      events
-        .filter((event) => types.has(event.type) && !taken.has(textOfEvent(event)))
-        .map((event) => `${name}: ${textOfEvent(event)}`),
+    return [...this.#endpoints].flatMap(([name, endpoint]) =>
+      this.#missing(endpoint, events).map((text) => `${name}: ${text}`),
     );
+  }
+
+  /**
+   * The texts of the events that this endpoint wants and has not taken. Some may be so old that
+   * they were deleted before they were sent: a clock was set far forward.
+   */
+  #missing({ types, taken }: Endpoint, events: readonly EventFact[]): string[] {
+    const { row } = this.#world.database.clock;
+    return events
+      .filter(({ type, atMs }) => types.has(type) && atMs > row.ledgerMs - keptMs)
+      .map(textOfEvent)
+      .filter((text) => !taken.has(text));
   }
 }
 

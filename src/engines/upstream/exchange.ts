@@ -112,7 +112,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#bytes = [];
     this.#byteCount = 0;
     // More bytes may arrive at once. They wait for the next call.
-    this.resume();
+    if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
     const [first] = bytes;
     if (first !== undefined) this.#reader.push(bytes.length === 1 ? first : Buffer.concat(bytes));
     if (this.#ending === "ended" && !this.hasArrived) this.#reader.end();
@@ -122,10 +122,6 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** No more is read than the connection has delivered already, until the next `takeEvents`. */
   pause(): void {
     if (!this.#isClosed) this.#controller?.pause();
-  }
-
-  resume(): void {
-    if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
   }
 
   /** Keeps the slot, although the connection may close, until `releaseSlot`. */
@@ -166,7 +162,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** The rest of the answer is skipped, so that the connection can be used again. */
   release(): void {
     this.#isReleased = true;
-    this.resume();
+    if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
     if (!this.#isClosed) this.#draining = setTimeout(() => this.#cut(), drainMs);
     this.releaseSlot();
   }

@@ -40,8 +40,6 @@ const finishMs = 5000;
  * as a stream. Each reading costs as much as some ten events.
  */
 const readEveryMs = { whole: 20, stream: 5 };
-/** What reading another answer takes. Beside so many answers, waiting for them costs no time. */
-const waitPerAnswerMs = 0.125;
 /**
  * Limit of events in a batch. Text that was held for a stop sequence comes as thousands of events
  * at once, and writing them all takes seconds.
@@ -116,7 +114,6 @@ export class UpstreamGeneration implements Generation, Waiter {
   #failure: EngineError | null = null;
   #isOver = false;
   #isStopped = false;
-  #stopping: Promise<void> | undefined;
   #wake: (() => void) | null = null;
 
   constructor(job: UpstreamJob, pool: ServerPool) {
@@ -143,10 +140,11 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#wakeUp();
   }
 
-  stop(): Promise<void> {
+  async stop(): Promise<void> {
     this.#isStopped = true;
-    this.#stopping ??= this.#countAndEnd();
-    return this.#stopping;
+    if (!this.#isOver) this.#countArrived();
+    if (!this.#isOver) this.#end(null);
+    this.#wakeUp();
   }
 
   /** Sends the request to a server with a slot for it. */
@@ -271,44 +269,18 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#timer = undefined;
   }
 
-  /**
-   * Reads on, unless the last reading was a moment ago and more can arrive. What arrives stays in
-   * the connection, where it costs nothing, if the end need not be seen at once.
-   */
+  /** Reads on, unless the last reading was a moment ago and more can arrive. */
   #changed(): void {
-    const { exchange, server } = this.#sent ?? {};
+    const isFilling = this.#answer.hasText && this.#sent?.exchange.isFilling === true;
     const everyMs = readEveryMs[this.job.options.isWhole === true ? "whole" : "stream"];
-    const leftMs = this.#readMs + everyMs - performance.now();
-    if (exchange?.isFilling !== true || !this.#answer.hasText || leftMs <= 0) {
-      this.#wakeUp();
-      return;
-    }
-    if (this.#gathering !== undefined) return;
-    const heldMs = Math.min(leftMs, (server?.busy ?? 0) * waitPerAnswerMs);
-    if (heldMs >= 1) exchange.pause();
-    const readAll = () => {
-      exchange.resume();
-      // In this turn the connection delivers what it has held.
-      setImmediate(() => this.#wakeUp());
-    };
-    this.#gathering = setTimeout(readAll, heldMs >= 1 ? heldMs : leftMs);
+    const leftMs = isFilling ? this.#readMs + everyMs - performance.now() : 0;
+    if (leftMs <= 0) this.#wakeUp();
+    else this.#gathering ??= setTimeout(() => this.#wakeUp(), leftMs);
   }
 
   /** Tokens that have arrived count, although nobody will read their text. */
-  async #countAndEnd(): Promise<void> {
-    if (this.#gathering !== undefined && !this.#isOver) {
-      this.#countArrived();
-      // The connection delivers what it has held in the next turn that begins.
-      await nextTurn();
-      await nextTurn();
-      this.#countArrived();
-    }
-    if (!this.#isOver) this.#end(null);
-    this.#wakeUp();
-  }
-
   #countArrived(): void {
-    if (this.#isOver || this.#sent === null) return;
+    if (this.#sent === null) return;
     try {
       if (!this.#readEvents([])) return;
       this.#takeEvents(this.#sent.exchange);

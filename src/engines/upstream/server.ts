@@ -9,6 +9,7 @@
 import { Client, type Dispatcher, Pool } from "undici";
 import type { EngineServer } from "../../chat/engine.ts";
 import type { Turns } from "../../limits/turns.ts";
+import { outgoing } from "../../outgoing.ts";
 import type { EpochMs } from "../../units.ts";
 import type { Corrections } from "./added-fields.ts";
 import { coolDownMsMax } from "./circuit.ts";
@@ -60,11 +61,6 @@ interface ProbeListeners {
  * keep connections for 5 s or longer.
  */
 const keepAliveMs = 4000;
-/**
- * Node stops reading a connection when so much waits in it. Some four events of ordinary tokens:
- * each that is read by itself is cheaper than a stop.
- */
-const heldBytes = 1024;
 /** Time between trials of a server at which the operator's account is empty. */
 const outOfCreditMs = 300_000;
 /** Time for which refused fields are remembered. */
@@ -97,7 +93,7 @@ export class UpstreamServer {
   /** Null until `watch`. */
   #probe: Probe | null = null;
   readonly #headersMs: number;
-  readonly #transport: Pick<Client.Options, "connect" | "headersTimeout" | "bodyTimeout">;
+  readonly #transport: Client.Options;
   #busy = 0;
   /**
    * End of the pause that the server asked for by `retry-after`. Without another server it gets
@@ -121,9 +117,9 @@ export class UpstreamServer {
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
     };
     this.#headersMs = times.headersMs;
-    const connect = { timeout: times.connectMs, highWaterMark: heldBytes };
     this.#transport = {
-      connect,
+      ...outgoing,
+      connect: { timeout: times.connectMs },
       // An exchange has a timer of its own, and a question a signal.
       headersTimeout: 0,
       bodyTimeout: times.idleMs,

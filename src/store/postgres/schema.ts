@@ -25,8 +25,8 @@ const migrationLock = "20669081143569516";
 export const createMigrationTable =
   "create table migration (version bigint primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())";
 
-/** The oldest tested version, in the form of `server_version_num`. */
-const serverVersionMin = 140_000;
+/** The oldest version that PostgreSQL still supports, in the form of `server_version_num`. */
+const serverVersionMin = 150_000;
 
 interface Migrating {
   time: TimeParameter;
