@@ -98,7 +98,8 @@ export class SimulatedUpstreams {
       async close(): Promise<void> {}
       async destroy(): Promise<void> {}
     }
-    return { Pool: SimulatedPool, Client: SimulatedPool, errors, request() {}, EnvHttpProxyAgent: class {} };
+    const never = { request() {}, setGlobalDispatcher() {}, Agent: class {}, EnvHttpProxyAgent: class {} };
+    return { Pool: SimulatedPool, Client: SimulatedPool, errors, ...never };
   }
 
   habit(): keyof UpstreamHabits {
