@@ -10,7 +10,7 @@
  * | rejected by the engine               | refused                 | nothing                     |
  * | store did not confirm the hold       | refused, or no row      | nothing: it is voided       |
  * | engine failed before the first token | engine_failed           | nothing                     |
- * | failure or shutdown, not streamed    | engine_failed, shutdown | nothing                     |
+ * | failure or shutdown, no text sent    | engine_failed, shutdown | nothing                     |
  * | client left the queue                | client_gone             | nothing                     |
  * | client left before the first token   | client_gone             | prompt                      |
  * | client left during a stream          | client_gone             | prompt and generated tokens |
@@ -275,7 +275,8 @@ export async function* generate(
     holdExtender.stop();
     record.work = null;
     const ending = endingOf({ generation, completedBy, failure, signal });
-    const made = { started: generation?.started ?? false, stream: request.stream };
+    const isDelivered = request.stream && firstTextMs !== null;
+    const made = { started: generation?.started ?? false, isDelivered };
     const usage = chargedUsage(ending, made, generation?.usage ?? nothingMade);
     charged = await holdExtender.cover(usage);
     isCharged = await settleHold(
@@ -330,14 +331,15 @@ interface EndedAnswer {
 /** Returns the charged part of the generated usage, by the table above. */
 function chargedUsage(
   ending: Ending,
-  { started, stream }: { started: boolean; stream: boolean },
+  { started, isDelivered }: { started: boolean; isDelivered: boolean },
   usage: Usage,
 ): Usage {
   const isComplete = ["stop", "length", "credits", "cap"].includes(ending);
   const isNotCallersFault = ending === "engine_failed" || ending === "shutdown";
-  if (isNotCallersFault && !stream) return nothingMade;
+  // The caller gets an error without text, and SDKs and proxies repeat such a request.
+  if (isNotCallersFault && !isDelivered) return nothingMade;
   if (isComplete || usage.completionTokens > 0) return usage;
-  if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
+  if (!started || ending === "refused") return nothingMade;
   const { promptTokens, estimated } = usage;
   return {
     ...nothingMade,

@@ -208,6 +208,7 @@ async function endRequest(
 ): Promise<void> {
   const { made, events, generation } = await queued({ ask: { stream } });
   let unread = 0;
+  let isDelivered = false;
   if (isBegun) {
     generation.begin();
     for (const step of steps) {
@@ -218,6 +219,7 @@ async function endRequest(
       else if (step === "turn") await turn();
       else if (unread > 0) {
         await events.next();
+        isDelivered = stream;
         unread -= 1;
       }
     }
@@ -232,6 +234,7 @@ async function endRequest(
   if (ending === "return") await events.return();
   else {
     const { types, error } = await rest(events);
+    if (types.includes("text")) isDelivered = stream;
     const texts = Array.from({ length: unread }, () => "text");
     if (ending === "stop") texts.push("end");
     if (!made.abort.signal.aborted) assert.deepEqual(types, texts);
@@ -249,10 +252,9 @@ async function endRequest(
     return: "client_gone",
     shutdown: "shutdown",
   } as const;
-  const isFailure = recorded[ending] === "engine_failed";
-  const isOurs = isFailure || ending === "shutdown";
-  const paysPrompt = made_ > 0 || ending === "stop" || (isBegun && !isFailure);
-  const cost = isOurs && !stream ? 0 : (paysPrompt ? promptCost : 0) + made_ * 30;
+  const isOurs = recorded[ending] === "engine_failed" || ending === "shutdown";
+  const paysPrompt = made_ > 0 || ending === "stop" || isBegun;
+  const cost = isOurs && !isDelivered ? 0 : (paysPrompt ? promptCost : 0) + made_ * 30;
   await assertEnded(made, recorded[ending], cost);
 }
 

@@ -188,11 +188,7 @@ export class UpstreamAnswer {
    */
   complete(reason: FinishReason, batch: EngineEvent[]): number | null {
     this.#add(this.#text.end(reason), batch);
-    const found = this.#count.final(this.#possibleTokens, this.#text.thinkingTokens);
-    const { promptTokens, oddTotal } = found;
-    const completionTokens = Math.min(found.usage.completionTokens, this.#maxTokens);
-    const reasoningTokens = Math.min(found.usage.reasoningTokens, completionTokens);
-    const usage = { ...found.usage, completionTokens, reasoningTokens };
+    const { usage, promptTokens, oddTotal } = this.#whole();
     this.#noteOddities(reason, usage, { promptTokens, oddTotal });
     const note = this.#notices.filter(({ isOnReceipt }) => isOnReceipt).map(({ message }) => message);
     this.#final = { ...usage, ...given({ note: note.length === 0 ? null : note.join("; ") }) };
@@ -224,9 +220,17 @@ export class UpstreamAnswer {
     note("prompt_cut", `the prompt has ${measure}, and the server reported ${promptTokens} tokens`);
   }
 
-  /** Makes the usage final. */
+  /** Makes the usage final. The upstream's count may have arrived before its end. */
   freeze(): void {
-    this.#final ??= this.#count.soFar(this.#text.thinkingTokens);
+    this.#final ??= this.#whole().usage;
+  }
+
+  /** What was made, although the budget may have been lowered meanwhile. */
+  #whole() {
+    const { usage, ...others } = this.#count.final(this.#possibleTokens, this.#text.thinkingTokens);
+    const completionTokens = Math.min(usage.completionTokens, this.#given.options.maxTokens);
+    const reasoningTokens = Math.min(usage.reasoningTokens, completionTokens);
+    return { usage: { ...usage, completionTokens, reasoningTokens }, ...others };
   }
 
   /** Ends the answer here, although the upstream would continue. */

@@ -1,0 +1,68 @@
+/** What an answer costs whose end is not that of its stream: what is known of it, and no more. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { until } from "../fixtures/until.ts";
+import { balanceOf, charged, generate, startFront } from "../fixtures/upstream.ts";
+import { delta, done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
+
+const thoughts = Array.from({ length: 5 }, () => delta({ reasoning_content: "hm" }));
+
+test("a stream that fails before any text was sent costs nothing, because clients repeat it", async () => {
+  await using front = await startFront();
+  front.upstream.play = async (call) => {
+    await call.send(first, ...thoughts);
+    call.socket.destroy();
+  };
+  const response = await front.chat({ stream: true });
+  assert.equal(response.status, 502, await response.text());
+  const { ending, completionTokens, promptTokens } = charged(await front.settled());
+  assert.deepEqual(
+    { ending, completionTokens, promptTokens },
+    { ending: "engine_failed", completionTokens: 0, promptTokens: 0 },
+  );
+});
+
+test("a stream that fails after its first text costs all that was generated", async () => {
+  await using front = await startFront();
+  front.upstream.play = async (call) => {
+    await call.send(first, ...thoughts, text("Hello"));
+    call.socket.destroy();
+  };
+  const response = await front.chat({ stream: true });
+  assert.equal(response.status, 200);
+  assert.match(await response.text(), /Hello.*upstream_error/s);
+  assert.equal(charged(await front.settled()).completionTokens, 6);
+});
+
+test("a usage that has arrived is charged if the answer is stopped before its end", async () => {
+  const reasoning = { field: null, tags: null, opened: false, hidden: true };
+  await using front = await startFront({ reasoning });
+  front.upstream.play = async (call) => {
+    // In one read.
+    await call.send([first, text("a"), finish(), usage(40, 300)].join(""));
+    await call.closed;
+  };
+  const generation = await generate(front, {});
+  await generation[Symbol.asyncIterator]().next();
+  await generation.stop();
+  const { promptTokens, completionTokens, estimated } = generation.usage;
+  assert.deepEqual([promptTokens, completionTokens, estimated], [40, 300, false]);
+});
+
+test("tokens that a server reports beyond credits that have ended meanwhile are counted as uncharged", async () => {
+  await using front = await startFront(balanceOf(300, { prompt: 0, completion: 1_000_000 }));
+  front.upstream.play = async (call) => {
+    // The extension that these need is the last one.
+    await call.send(first, ...Array.from({ length: 150 }, () => text("a ")));
+    await until("all credits are held", async () => {
+      const balance = await front.service.store.accountSnapshot("test");
+      return balance?.account.base?.heldMicro === 300_000_000;
+    });
+    await nextTurn();
+    await call.stream(finish(), usage(3, 900), done);
+  };
+  await (await front.chat({ stream: true, max_tokens: 1000 })).text();
+  assert.equal(charged(await front.settled()).completionTokens, 300);
+  assert.equal(front.service.settled[0]?.uncharged.completionTokens, 600);
+});
