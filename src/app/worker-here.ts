@@ -51,6 +51,8 @@ export class WorkerHere implements Disposable {
   constructor(worker: Worker) {
     this.#worker = worker;
     worker.on("message", (message: ToWorker) => void this.#told(message));
+    // An answer that comes when the channel has closed is for nobody.
+    worker.on("error", () => {});
     // A terminal sends them to all processes, and the first one passes them on.
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => {});
   }

@@ -300,7 +300,7 @@ export async function* generate(
 
 /** Returns the ending of the table above. */
 function endingOf({ generation, completedBy, failure, signal }: EndedAnswer): Ending {
-  if (generation === null) return "refused";
+  if (generation === null) return signal.reason instanceof RequestStopped ? "stopped" : "refused";
   if (completedBy !== null) return completedBy;
   if (failure instanceof EngineError && failure.isCallers) return "refused";
   if (failure instanceof Refusal && failure.code === "account_suspended") return "stopped";

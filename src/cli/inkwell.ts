@@ -12,6 +12,9 @@ if (tooOld !== null) {
   process.exit(1);
 }
 
+// Half of these threads look up host names, and one waits for 10 s and more if the name server is
+// silent. With the four of Node, two such names would keep every other one waiting.
+process.env.UV_THREADPOOL_SIZE ??= "64";
 // Before the compile cache, which is valid for one set of flags.
 keepNewObjectsYoung();
 // Old versions of Node do not have this function, so it is not imported above.

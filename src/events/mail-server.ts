@@ -41,8 +41,9 @@ export async function sendMail(
       messageId: `<${id}@${hostOf(from)}>`,
       headers: { "auto-submitted": "auto-generated" },
     });
-    const { response } = await within(sent, timeoutMs);
-    return response ?? "";
+    const { response, rejected } = await within(sent, timeoutMs);
+    const refused = rejected.length === 0 ? "" : `; ${rejected.length} of the addresses were refused`;
+    return `${response ?? ""}${refused}`;
   } catch (error) {
     // Servers repeat the address that they refuse, and their words reach the log.
     throw error instanceof Error ? withoutAddresses(error) : error;

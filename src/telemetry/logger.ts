@@ -44,6 +44,8 @@ export function createLogger(
 }
 
 const warnLevel = 40;
+/** More than this does not wait for a reader of the log that is slow or stands. */
+const waitingBytesMax = 8 * 1024 * 1024;
 
 /**
  * Writes the lines of one turn of the event loop together. A system call for each line cost 2 % of
@@ -56,6 +58,8 @@ class TurnWriter {
   lastLevel = 0;
   readonly #to: Writable;
   #lines = "";
+  /** Lines that had no room since the last one that was written. */
+  #lost = 0;
 
   constructor(to: Writable) {
     this.#to = to;
@@ -69,8 +73,18 @@ class TurnWriter {
   }
 
   #flush(): void {
-    if (this.#lines !== "") this.#to.write(this.#lines);
+    const lines = this.#lines;
     this.#lines = "";
+    if (lines === "") return;
+    if (this.#to.writableLength > waitingBytesMax) {
+      this.#lost += lines.split("\n").length - 1;
+      return;
+    }
+    const lost = this.#lost;
+    this.#lost = 0;
+    const msg = `${lost} lines of the log are lost: its reader was too slow`;
+    const first = lost === 0 ? "" : `${JSON.stringify({ level: warnLevel, time: Date.now(), msg })}\n`;
+    this.#to.write(first + lines);
   }
 }
 

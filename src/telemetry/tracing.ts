@@ -86,7 +86,9 @@ export class Tracing implements RequestObserver {
       .merge(
         resourceFromAttributes({ "service.name": serviceName, "service.version": dependencies.version }),
       );
-    const exporter = new OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs });
+    // The limit of the exporter begins when it is connected.
+    const httpAgentOptions = { keepAlive: true, timeout: exportTimeoutMs };
+    const exporter = new OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs, httpAgentOptions });
     this.#provider = new BasicTracerProvider({
       resource,
       spanProcessors: [new Batches(exporter, dependencies)],

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { until } from "../fixtures/until.ts";
-import { balanceOf, charged, generate, startFront } from "../fixtures/upstream.ts";
+import { balanceOf, charged, type Front, generate, startFront } from "../fixtures/upstream.ts";
 import { delta, done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const thoughts = Array.from({ length: 5 }, () => delta({ reasoning_content: "hm" }));
@@ -66,3 +66,27 @@ test("tokens that a server reports beyond credits that have ended meanwhile are 
   assert.equal(charged(await front.settled()).completionTokens, 300);
   assert.equal(front.service.settled[0]?.uncharged.completionTokens, 600);
 });
+
+test("an operator who stops a request that waits for credits is on its receipt, and it costs nothing", async () => {
+  const reasoning = { field: null, tags: null, opened: false, hidden: true };
+  const credits = balanceOf(1, { prompt: 10, completion: 30 });
+  await using front = await startFront({ contextWindow: 100_000, reasoning, ...credits });
+  front.upstream.play = (call) => call.send(first, text("a"));
+  const holding = front.chat({ stream: true, max_tokens: 20_000 });
+  await until("all credits are held", () => front.upstream.calls.length === 1);
+  const waiting = front.chat({ stream: true, max_tokens: 30_000 });
+  const { requests } = front.service.server;
+  await until("the other one waits", () => requests.list().length === 2);
+  const { requestId = "" } = requests.list()[1] ?? {};
+  await until("it has a hold", async () => (await holdsOf(front)) === 2);
+  requests.stopOne(requestId, "operator:ada");
+  assert.equal((await waiting).status, 403);
+  const { ending, by, costMicro } = await front.settled();
+  assert.deepEqual({ ending, by, costMicro }, { ending: "stopped", by: "operator:ada", costMicro: 0 });
+  requests.stop();
+  await (await holding).text();
+});
+
+async function holdsOf(front: Front): Promise<number> {
+  return (await front.service.store.accountSnapshot("test"))?.account.holds ?? 0;
+}

@@ -127,6 +127,34 @@ test("never logs keys", async () => {
   assert.match(text, /key_1/);
 });
 
+test("lines that a slow reader leaves waiting are bounded, and the next line tells how many are lost", async () => {
+  let text = "";
+  let goOn = () => {};
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      text += String(chunk);
+      goOn = done;
+    },
+  });
+  const logger = createLogger("info", stream);
+  const long = "x".repeat(1024 * 1024);
+  for (let n = 0; n < 20; n += 1) {
+    logger.info({ n }, long);
+    await new Promise(setImmediate);
+  }
+  assert.ok(stream.writableLength < 10 * 1024 * 1024, `${stream.writableLength} bytes wait`);
+  while (stream.writableLength > 0) {
+    goOn();
+    await new Promise(setImmediate);
+  }
+  logger.info("again");
+  await new Promise(setImmediate);
+  goOn();
+  await new Promise(setImmediate);
+  const kept = text.match(/"n":/g)?.length ?? 0;
+  assert.match(text, new RegExp(`"msg":"${20 - kept} lines of the log are lost: .*"msg":"again"`, "s"));
+});
+
 for (const isTTY of [false, true]) {
   test(`escapes hidden characters of others in ${isTTY ? "a line on a terminal" : "a JSON line"}`, async () => {
     let text = "";

@@ -208,6 +208,8 @@ export class ConnectionPool implements Connections {
       query_timeout:
         Number(settings.statement_timeout) + databaseLimits.answerMs - databaseLimits.statementMs,
       keepAlive: true,
+      // The kernel's 2 hours are longer than firewalls remember a connection.
+      keepAliveInitialDelayMillis: 10_000,
       types,
       stream: () => this.#socket(),
       ...config,
