@@ -100,7 +100,8 @@ export type FinishReason = "stop" | "length" | "content_filter";
  */
 export type EngineEvent =
   | { type: "text"; text: string; logprobs?: TokenLogprob[] }
-  | { type: "end"; finishReason: FinishReason };
+  /** `isCut`: ended with "length" here, although the server would have continued. */
+  | { type: "end"; finishReason: FinishReason; isCut?: boolean };
 
 export interface GenerateOptions {
   /**

@@ -203,6 +203,7 @@ export async function* generate(
   let generation: Generation | null = null;
   let firstTextMs: number | null = null;
   let finishReason: FinishReason | null = null;
+  let isCut = false;
   let completedBy: EndedAnswer["completedBy"] = null;
   let reached: CapName | null = null;
   let failure: unknown = null;
@@ -248,14 +249,16 @@ export async function* generate(
         yield texts;
       }
       const last = batch.at(-1);
-      if (last?.type === "end") finishReason = last.finishReason;
+      if (last?.type === "end") ({ finishReason, isCut = false } = last);
     }
     if (finishReason === null) {
       if (holdExtender.failure !== null) throw holdExtender.failure;
       if (!signal.aborted) throw new EngineError("failed", "the generation ended without an end event");
       return throwIfRefused(signal);
     }
-    const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
+    // A server has limits of its own, too.
+    isCut ||= generation.usage.completionTokens >= holdExtender.maxTokens;
+    const boughtOut = finishReason === "length" && isCut && holdExtender.maxTokens < wantTokens;
     const halted = boughtOut ? holdExtender.halted : null;
     // A whole answer is delivered as far as it was paid for.
     if (halted !== null && request.stream) throw refusalOf(halted);

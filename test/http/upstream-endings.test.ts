@@ -87,6 +87,38 @@ test("an operator who stops a request that waits for credits is on its receipt, 
   await (await holding).text();
 });
 
+test("an answer that its server ends with length, although there are credits, is not recorded as out of credits", async () => {
+  await using front = await startFront(balanceOf(300, { prompt: 0, completion: 1_000_000 }));
+  front.upstream.play = (call) =>
+    call.stream(
+      first,
+      ...Array.from({ length: 150 }, () => text("a ")),
+      finish("length"),
+      usage(3, 200),
+      done,
+    );
+  await (await front.chat({ stream: true, max_tokens: 1000 })).text();
+  const { ending, completionTokens } = charged(await front.settled());
+  assert.deepEqual({ ending, completionTokens }, { ending: "length", completionTokens: 200 });
+});
+
+test("long events of thinking count by their characters if the answer is stopped", async () => {
+  await using front = await startFront({
+    reasoning: { field: null, tags: null, opened: false, hidden: false },
+  });
+  const long = "thinking about it ".repeat(200);
+  front.upstream.play = async (call) => {
+    await call.send(
+      [first, ...Array.from({ length: 10 }, () => delta({ reasoning_content: long })), text("a")].join(""),
+    );
+    await call.closed;
+  };
+  const generation = await generate(front, { paidTokens: 10_000, maxTokens: 10_000 });
+  await generation[Symbol.asyncIterator]().next();
+  await generation.stop();
+  assert.equal(generation.usage.completionTokens, Math.floor((10 * long.length + 1) / 8));
+});
+
 async function holdsOf(front: Front): Promise<number> {
   return (await front.service.store.accountSnapshot("test"))?.account.holds ?? 0;
 }

@@ -141,8 +141,8 @@ export class UpstreamAnswer {
     if (data === doneData) return "done";
     const chunk = this.#unpaid ?? this.#chunks.read(data);
     this.#unpaid = null;
-    const { text, thinks, usage, finishReason } = chunk;
-    if (text !== "" || thinks) {
+    const { text, thinkingLength, usage, finishReason } = chunk;
+    if (text !== "" || thinkingLength > 0) {
       const tokens = this.#count.after(chunk, this.#possibleTokens);
       if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
         if (this.#paidTokens >= this.#maxTokens) return this.#endHere("length", batch);
@@ -239,15 +239,16 @@ export class UpstreamAnswer {
     const usage = this.#count.soFar(this.#text.thinkingTokens);
     this.#final = finishReason === "stop" ? { ...usage, endedHere: true } : usage;
     // Text that was held may have completed a stop sequence.
-    batch.push({ type: "end", finishReason: this.#text.stopped ? "stop" : finishReason });
+    const reason = this.#text.stopped ? "stop" : finishReason;
+    batch.push({ type: "end", finishReason: reason, isCut: reason === "length" });
     return "endedHere";
   }
 
-  #addText({ text, thinks, logprobs }: Chunk, tokens: number, batch: EngineEvent[]): void {
+  #addText({ text, thinkingLength, logprobs }: Chunk, tokens: number, batch: EngineEvent[]): void {
     if (logprobs === null && this.#text.passes(text)) {
       this.#hasPassedText = true;
       batch.push({ type: "text", text });
-    } else this.#add(this.#text.push(text, tokens, thinks ? [] : (logprobs ?? [])), batch);
+    } else this.#add(this.#text.push(text, tokens, thinkingLength > 0 ? [] : (logprobs ?? [])), batch);
   }
 
   #add(segments: readonly Segment[], batch: EngineEvent[]): void {
@@ -281,7 +282,9 @@ class TokenCount {
   readonly #prompt: PromptMeasure;
   /** Events with text or thinking, or their log-probabilities if there are more. */
   #events = 0;
+  /** Without thinking, which some servers report beside the completion tokens. */
   #characters = 0;
+  #thinkingLength = 0;
   #completionTokens = 0;
   /** Completion tokens that arrived in a field for thinking. */
   #thoughtTokens = 0;
@@ -313,7 +316,8 @@ class TokenCount {
     const running =
       chunk.usage === null ? null : this.#runningOf(chunk.usage, { possibleTokens, events, characters });
     this.#nextRunning = running ?? this.#running;
-    const least = Math.min(possibleTokens, Math.floor(characters / charactersPerToken));
+    const all = characters + this.#thinkingLength + chunk.thinkingLength;
+    const least = Math.min(possibleTokens, Math.floor(all / charactersPerToken));
     this.#nextTokens = running?.completionTokens ?? Math.max(this.#completionTokens, events, least);
     return this.#nextTokens;
   }
@@ -325,11 +329,12 @@ class TokenCount {
     const added = this.#nextTokens - this.#completionTokens;
     this.#events = this.#nextEvents;
     this.#characters += chunk.text.length;
+    this.#thinkingLength += chunk.thinkingLength;
     this.#completionTokens = this.#nextTokens;
     this.#running = this.#nextRunning;
     // A count before more text is not the count of the whole answer.
     this.#reported = chunk.usage;
-    if (chunk.thinks && chunk.text === "") this.#thoughtTokens += added;
+    if (chunk.thinkingLength > 0 && chunk.text === "") this.#thoughtTokens += added;
     return added;
   }
 

@@ -13,8 +13,8 @@ import { usageIn } from "./usage-report.ts";
 
 export interface Chunk {
   text: string;
-  /** The event has text of the model's thinking, which is never passed on. */
-  thinks: boolean;
+  /** Characters of the model's thinking, which is never passed on. 0: the event has none. */
+  thinkingLength: number;
   logprobs: TokenLogprob[] | null;
   finishReason: string | null;
   /** The upstream's own object, or null if the event has none. */
@@ -113,12 +113,12 @@ function isPlaceOfText(before: string, behind: string, rules: ChunkRules): boole
 }
 
 function plainChunk(text: string): Chunk {
-  return { text, thinks: false, logprobs: null, finishReason: null, usage: null };
+  return { text, thinkingLength: 0, logprobs: null, finishReason: null, usage: null };
 }
 
 /** Text and nothing else. */
-function isPlain({ text, thinks, logprobs, finishReason, usage }: Chunk): boolean {
-  return text !== "" && !thinks && logprobs === null && finishReason === null && usage === null;
+function isPlain({ text, thinkingLength, logprobs, finishReason, usage }: Chunk): boolean {
+  return text !== "" && thinkingLength === 0 && logprobs === null && finishReason === null && usage === null;
 }
 
 function readChunk(data: string, rules: ChunkRules): Chunk {
@@ -128,13 +128,17 @@ function readChunk(data: string, rules: ChunkRules): Chunk {
   const choices = fieldOf(event, "choices");
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
   const delta = deltaOf(choice);
-  const { text, thinks } = readContent(fieldOf(delta, "content"));
+  const { text, thinkingLength } = readContent(fieldOf(delta, "content"));
   const refusal = fieldOf(delta, "refusal");
   const finishReason = fieldOf(choice, "finish_reason");
   return {
     // OpenAI's models refuse in a field of its own.
     text: isText(refusal) ? text + refusal : text,
-    thinks: thinks || rules.reasoningFields.some((name) => isText(fieldOf(delta, name))),
+    // Some servers send the same in two fields.
+    thinkingLength: Math.max(
+      thinkingLength,
+      ...rules.reasoningFields.map((name) => lengthOf(fieldOf(delta, name))),
+    ),
     logprobs: rules.topLogprobs === null ? null : readLogprobs(choice, rules.topLogprobs),
     // Some servers have an empty one in every event but the last.
     finishReason: isText(finishReason) ? finishReason : null,
@@ -169,17 +173,28 @@ function isText(value: unknown): value is string {
  * Reads a string, or a list of parts as Mistral sends them. Other parts than text and thinking are
  * ignored.
  */
-function readContent(content: unknown): { text: string; thinks: boolean } {
-  if (!Array.isArray(content)) return { text: isText(content) ? content : "", thinks: false };
+function readContent(content: unknown): { text: string; thinkingLength: number } {
+  if (!Array.isArray(content)) return { text: isText(content) ? content : "", thinkingLength: 0 };
   const partsOf = (type: string) => content.filter((part: unknown) => fieldOf(part, "type") === type);
   const texts = partsOf("text").map((part: unknown) => fieldOf(part, "text"));
-  return { text: texts.filter(isText).join(""), thinks: partsOf("thinking").some(hasThoughts) };
+  const thoughts = partsOf("thinking").map((part: unknown) => thoughtIn(fieldOf(part, "thinking")));
+  return {
+    text: texts.filter(isText).join(""),
+    thinkingLength: thoughts.reduce((sum, length) => sum + length, 0),
+  };
 }
 
 /** An empty part only marks the end of the thinking. */
-function hasThoughts(part: unknown): boolean {
-  const thinking = fieldOf(part, "thinking");
-  return isText(thinking) || (Array.isArray(thinking) && thinking.length > 0);
+function thoughtIn(thinking: unknown): number {
+  if (!Array.isArray(thinking)) return lengthOf(thinking);
+  return thinking.reduce(
+    (sum: number, part: unknown) => sum + Math.max(1, lengthOf(fieldOf(part, "text"))),
+    0,
+  );
+}
+
+function lengthOf(text: unknown): number {
+  return isText(text) ? text.length : 0;
 }
 
 /** Log-probability that some servers report for an impossible token. */

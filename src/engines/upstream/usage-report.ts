@@ -55,7 +55,7 @@ export interface ReportedCounts extends TokenCounts {
  * Characters per token above this are impossible in an answer that is longer than two of the
  * longest tokens (128 spaces).
  */
-const charactersPerTokenMax = 32;
+const charactersPerTokenMax = 128;
 const fewCharacters = 256;
 
 /**
