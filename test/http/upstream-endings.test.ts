@@ -55,11 +55,7 @@ test("tokens that a server reports beyond credits that have ended meanwhile are 
   front.upstream.play = async (call) => {
     // The extension that these need is the last one.
     await call.send(first, ...Array.from({ length: 150 }, () => text("a ")));
-    await until("all credits are held", async () => {
-      const balance = await front.service.store.accountSnapshot("test");
-      return balance?.account.base?.heldMicro === 300_000_000;
-    });
-    await nextTurn();
+    await allCreditsHeld(front);
     await call.stream(finish(), usage(3, 900), done);
   };
   await (await front.chat({ stream: true, max_tokens: 1000 })).text();
@@ -89,14 +85,11 @@ test("an operator who stops a request that waits for credits is on its receipt, 
 
 test("an answer that its server ends with length, although there are credits, is not recorded as out of credits", async () => {
   await using front = await startFront(balanceOf(300, { prompt: 0, completion: 1_000_000 }));
-  front.upstream.play = (call) =>
-    call.stream(
-      first,
-      ...Array.from({ length: 150 }, () => text("a ")),
-      finish("length"),
-      usage(3, 200),
-      done,
-    );
+  front.upstream.play = async (call) => {
+    await call.send(first, ...Array.from({ length: 150 }, () => text("a ")));
+    await allCreditsHeld(front);
+    await call.stream(finish("length"), usage(3, 200), done);
+  };
   await (await front.chat({ stream: true, max_tokens: 1000 })).text();
   const { ending, completionTokens } = charged(await front.settled());
   assert.deepEqual({ ending, completionTokens }, { ending: "length", completionTokens: 200 });
@@ -118,6 +111,15 @@ test("long events of thinking count by their characters if the answer is stopped
   await generation.stop();
   assert.equal(generation.usage.completionTokens, Math.floor((10 * long.length + 1) / 8));
 });
+
+/** Of 300. The running answer knows of it. */
+async function allCreditsHeld(front: Front): Promise<void> {
+  await until("all credits are held", async () => {
+    const balance = await front.service.store.accountSnapshot("test");
+    return balance?.account.base?.heldMicro === 300_000_000;
+  });
+  await nextTurn();
+}
 
 async function holdsOf(front: Front): Promise<number> {
   return (await front.service.store.accountSnapshot("test"))?.account.holds ?? 0;

@@ -84,7 +84,7 @@ test("an event that only looks like those before it is parsed", () => {
   );
   assert.deepEqual(reader.read(smuggled), {
     text: "x",
-    thinks: false,
+    thinkingLength: 0,
     logprobs: null,
     finishReason: null,
     usage: null,
