@@ -225,7 +225,7 @@ export class UpstreamAnswer {
     this.#final ??= this.#whole().usage;
   }
 
-  /** What was made, although the budget may have been lowered meanwhile. */
+  /** The count of the whole answer. The budget may have been lowered meanwhile. */
   #whole() {
     const { usage, ...others } = this.#count.final(this.#possibleTokens, this.#text.thinkingTokens);
     const completionTokens = Math.min(usage.completionTokens, this.#given.options.maxTokens);
