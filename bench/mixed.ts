@@ -17,12 +17,13 @@ import { start } from "../test/fixtures/postgres.ts";
 import { entry } from "../test/fixtures/program.ts";
 import { optionsOf } from "./options.ts";
 import { residentBytes } from "./processes.ts";
+import { asked } from "./release/http.ts";
 import { startInkwell } from "./release/measure.ts";
 import { load, medianOf, startServer } from "./servers.ts";
 import type { Service } from "./service.ts";
 import { upstreamAnswers } from "./upstream-answers.ts";
 
-/** Of the prompt, which the mock upstream counts; a token costs a micro-credit. */
+/** The mock upstream counts so many in the prompt. A token costs a micro-credit. */
 const promptTokens = 18;
 /** Between two requests that are not answered in full. */
 const pauseMs = 20;
@@ -39,16 +40,10 @@ export async function run(args: readonly string[]): Promise<void> {
   const upstream = `http://127.0.0.1:${mock.port}`;
   // The last account is that of the requests beside.
   await using service = await startInkwell({ upstream, clients }, { accounts: clients + 1, database });
-  const bodyOf = (stream: boolean) => ({
-    model: answer.id,
-    messages: [{ role: "user", content: "Count from one to ten in words." }],
-    max_tokens: answer.tokens,
-    stream,
-  });
   const half = Math.ceil(clients / 2);
   const sides = [
-    { keys: service.keys.slice(0, half), body: bodyOf(false) },
-    { keys: service.keys.slice(half, clients), body: bodyOf(true) },
+    { keys: service.keys.slice(0, half), body: asked({ answer }, false).body },
+    { keys: service.keys.slice(half, clients), body: asked({ answer }, true).body },
   ].filter(({ keys }) => keys.length > 0);
   let answers = 0;
   const memory: number[] = [];
@@ -57,7 +52,7 @@ export async function run(args: readonly string[]): Promise<void> {
     const look = () => seenMb.push(residentBytes(service.process.pid ?? Number.NaN) / 1e6);
     const timer = setInterval(look, 1000);
     const [beside, ...results] = await Promise.all([
-      requestsBeside(service, bodyOf(true), seconds),
+      requestsBeside(service, asked({ answer }, true).body, seconds),
       ...sides.map((side) => load({ ...side, port: service.port, seconds })),
     ]);
     clearInterval(timer);

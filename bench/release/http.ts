@@ -14,7 +14,7 @@ import * as measure from "./measure.ts";
 const { compared, measurePass, rangeOf, rotated, runPasses, startBare, startInkwell } = measure;
 
 /** The request that product and floor get alike. */
-function asked({ answer: { id: model, tokens } }: Options, stream: boolean) {
+export function asked({ answer: { id: model, tokens } }: Pick<Options, "answer">, stream: boolean) {
   const messages = [{ role: "user", content: "Count from one to ten in words." }];
   return { tokens, body: { model, messages, max_tokens: tokens, stream } };
 }

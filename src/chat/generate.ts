@@ -9,7 +9,6 @@
  * | refused before an engine saw it      | refused, or no row      | nothing                     |
  * | rejected by the engine               | refused                 | nothing                     |
  * | store did not confirm the hold       | refused, or no row      | nothing: it is voided       |
- * | engine failed before the first token | engine_failed           | nothing                     |
  * | failure or shutdown, no text sent    | engine_failed, shutdown | nothing                     |
  * | client left the queue                | client_gone             | nothing                     |
  * | client left before the first token   | client_gone             | prompt                      |

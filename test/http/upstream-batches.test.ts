@@ -8,7 +8,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promi
 import type { EngineEvent, Generation } from "../../src/chat/engine.ts";
 import { exchange } from "../fixtures/raw-http.ts";
 import { until } from "../fixtures/until.ts";
-import { breakOff, generate, startFront, testAnswers } from "../fixtures/upstream.ts";
+import { breakOff, type Call, generate, startFront, testAnswers } from "../fixtures/upstream.ts";
 import { delta, done, finish, text, usage } from "../fixtures/upstream-events.ts";
 
 const words = (count: number) => Array.from({ length: count }, (_, n) => text(`${n} `));
@@ -23,6 +23,13 @@ async function batchesOf(generation: Generation): Promise<string[]> {
   const batches: string[] = [];
   for await (const batch of generation) batches.push(textsOf(batch));
   return batches;
+}
+
+async function sendOneByOne(call: Call, events: readonly string[]): Promise<void> {
+  for (const event of events) {
+    await call.send(event);
+    await nextTurn();
+  }
 }
 
 const all = (count: number) => Array.from({ length: count }, (_, n) => `${n} `).join("");
@@ -61,10 +68,7 @@ for (const [what, isWhole, everyMs] of [
     front.upstream.play = async (call) => {
       await call.send(text("0 "));
       await until("the first token is read", () => generation.usage.completionTokens === 1);
-      for (const word of words(200).slice(1)) {
-        await call.send(word);
-        await nextTurn();
-      }
+      await sendOneByOne(call, words(200).slice(1));
       await call.stream(finish(), usage(5, 200), done);
     };
     const generation = await generate(front, { isWhole });
@@ -103,10 +107,7 @@ test("tokens that arrived while the reader was busy count if the answer is stopp
   front.upstream.play = async (call) => {
     await call.send(text("0 "));
     await until("the first token is read", () => generation.usage.completionTokens === 1);
-    for (const word of words(50).slice(1)) {
-      await call.send(word);
-      await nextTurn();
-    }
+    await sendOneByOne(call, words(50).slice(1));
     // Longer than an answer is gathered.
     await sleep(50);
     sent();

@@ -1,4 +1,4 @@
-/** What an answer costs whose end is not that of its stream: what is known of it, and no more. */
+/** The cost of answers that do not end as their servers end them: all that is known of them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -6,6 +6,8 @@ import { until } from "../fixtures/until.ts";
 import { balanceOf, charged, type Front, generate, startFront } from "../fixtures/upstream.ts";
 import { delta, done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
+/** Models that do not show their thinking. */
+const hidden = { field: null, tags: null, opened: false, hidden: true };
 const thoughts = Array.from({ length: 5 }, () => delta({ reasoning_content: "hm" }));
 
 test("a stream that fails before any text was sent costs nothing, because clients repeat it", async () => {
@@ -36,8 +38,7 @@ test("a stream that fails after its first text costs all that was generated", as
 });
 
 test("a usage that has arrived is charged if the answer is stopped before its end", async () => {
-  const reasoning = { field: null, tags: null, opened: false, hidden: true };
-  await using front = await startFront({ reasoning });
+  await using front = await startFront({ reasoning: hidden });
   front.upstream.play = async (call) => {
     // In one read.
     await call.send([first, text("a"), finish(), usage(40, 300)].join(""));
@@ -64,9 +65,8 @@ test("tokens that a server reports beyond credits that have ended meanwhile are 
 });
 
 test("an operator who stops a request that waits for credits is on its receipt, and it costs nothing", async () => {
-  const reasoning = { field: null, tags: null, opened: false, hidden: true };
   const credits = balanceOf(1, { prompt: 10, completion: 30 });
-  await using front = await startFront({ contextWindow: 100_000, reasoning, ...credits });
+  await using front = await startFront({ contextWindow: 100_000, reasoning: hidden, ...credits });
   front.upstream.play = (call) => call.send(first, text("a"));
   const holding = front.chat({ stream: true, max_tokens: 20_000 });
   await until("all credits are held", () => front.upstream.calls.length === 1);
@@ -96,9 +96,7 @@ test("an answer that its server ends with length, although there are credits, is
 });
 
 test("long events of thinking count by their characters if the answer is stopped", async () => {
-  await using front = await startFront({
-    reasoning: { field: null, tags: null, opened: false, hidden: false },
-  });
+  await using front = await startFront({ reasoning: { ...hidden, hidden: false } });
   const long = "thinking about it ".repeat(200);
   front.upstream.play = async (call) => {
     await call.send(

@@ -13,7 +13,7 @@ import { usageIn } from "./usage-report.ts";
 
 export interface Chunk {
   text: string;
-  /** Characters of the model's thinking, which is never passed on. 0: the event has none. */
+  /** Characters of the model's thinking, which is never passed on; 0 without thinking. */
   thinkingLength: number;
   logprobs: TokenLogprob[] | null;
   finishReason: string | null;
