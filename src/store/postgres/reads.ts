@@ -3,6 +3,7 @@
  * balances.
  */
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
@@ -35,6 +36,12 @@ export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
 /** Two writes of several rows can wait for each other. */
 const deadlockAttemptsMax = 3;
 
+/**
+ * The rest after a deadlock, each time longer. A transaction that begins again at once can take the
+ * row that it has just freed before the one that waits for it has woken up.
+ */
+const deadlockRestMs = 100;
+
 /** `listMs`: the time limit of the pool for lists, for the error. */
 export function connectionsOn(pools: ReadPools, listMs: number = databaseLimits.listMs): SqlConnections {
   return {
@@ -62,6 +69,7 @@ export function connectionsOn(pools: ReadPools, listMs: number = databaseLimits.
         } catch (error) {
           // The other transaction goes on, and nothing was done here.
           if (!isDeadlock(error) || attempt === deadlockAttemptsMax) throw error;
+          await sleep(attempt * deadlockRestMs * (1 + Math.random()));
         }
       }
     },
