@@ -28,10 +28,12 @@ export interface EventTimes {
   modelsEveryMs: number;
   /** Interval between looks for expiring keys and old events. */
   slowEveryMs: number;
-  /** An event is sent again this long after the death of the process that sent it. */
+  /** An event is sent again this long after the death of its process, a mail `mailMs` later. */
   claimMs: number;
-  /** Time for a request to a receiver. */
+  /** Time for a request to a webhook, and for a mail under way at a stop. */
   requestMs: number;
+  /** Time for a mail. */
+  mailMs: number;
 }
 
 export const eventTimes: EventTimes = {
@@ -40,6 +42,7 @@ export const eventTimes: EventTimes = {
   slowEveryMs: 240_000,
   claimMs: 60_000,
   requestMs: 20_000,
+  mailMs: 300_000,
 };
 
 interface EventSendingOptions {
@@ -104,8 +107,10 @@ export class EventSending {
       receiver: this.#receiverOf(name),
       events: store.events,
       nowMs: () => store.times().nowMs,
-      claimMs: times.claimMs,
-      slots: name === mailEndpoint ? 1 : slots,
+      ...(name === mailEndpoint
+        ? { slots: 1, claimMs: times.mailMs + times.claimMs }
+        : { slots, claimMs: times.claimMs }),
+      stopMs: times.requestMs,
       onAttempt,
       onDead: ({ number, status, answer }) =>
         logger.error(
@@ -117,11 +122,11 @@ export class EventSending {
 
   #receiverOf(name: string): Receiver {
     const { store, times, portalUrl } = this.#options;
-    const { requestMs } = times;
+    const { requestMs, mailMs } = times;
     const nowMs = () => store.times().nowMs;
     const { mail = null, endpoints = [], networks = [] } = this.#config ?? {};
     if (name === mailEndpoint && mail !== null)
-      return new Mail({ config: mail, store, nowMs, requestMs, portalUrl });
+      return new Mail({ config: mail, store, nowMs, mailMs, portalUrl });
     const endpoint = endpoints.find((each) => each.name === name);
     if (endpoint === undefined) throw new Error(`the configuration has no endpoint ${name}`);
     const { url, secrets } = endpoint;

@@ -10,7 +10,7 @@ import { shortTime } from "../units.ts";
 import { sendMail } from "./mail-server.ts";
 import { filled, mailTextOf } from "./mail-texts.ts";
 
-/** Time for a mail. */
+/** Time for a mail: somebody waits for it. */
 const requestMs = 20_000;
 
 interface Configured {
@@ -38,5 +38,5 @@ async function sendInvitation(config: MailConfig, invitation: InvitationMail): P
           account,
           owner: owner ?? account,
         });
-  await sendMail(config, { to: email, subject, text, id: randomUUID() }, requestMs);
+  await sendMail(config, { to: email, subject, text, id: randomUUID() }, AbortSignal.timeout(requestMs));
 }

@@ -1,4 +1,4 @@
-/** Sends one mail over SMTP, in bounded time. Throws the server's error, without addresses. */
+/** Sends one mail over SMTP. Throws the server's error, without addresses. */
 import type { MailConfig } from "../config/events.ts";
 
 interface MailMessage {
@@ -10,11 +10,17 @@ interface MailMessage {
   id: string;
 }
 
-/** Returns the answer of the server. The library is loaded with the first mail. */
+/** Time to look up, to connect, and for the greeting. */
+const connectMs = 20_000;
+
+/**
+ * Returns the answer of the server. `signal` bounds the time: a server may have taken a mail that
+ * was broken off before its answer. The library is loaded with the first mail.
+ */
 export async function sendMail(
   { host, port, tls, user, password, from }: MailConfig,
   { to, subject, text, id }: MailMessage,
-  timeoutMs: number,
+  signal: AbortSignal,
 ): Promise<string> {
   const { createTransport } = await import("nodemailer");
   const transport = createTransport({
@@ -24,15 +30,14 @@ export async function sendMail(
     requireTLS: tls === "required",
     ignoreTLS: tls === "none",
     ...(user === null || password === null ? {} : { auth: { user, pass: password } }),
-    connectionTimeout: timeoutMs,
-    greetingTimeout: timeoutMs,
-    socketTimeout: timeoutMs,
-    dnsTimeout: timeoutMs,
+    connectionTimeout: connectMs,
+    greetingTimeout: connectMs,
+    dnsTimeout: connectMs,
     disableFileAccess: true,
     disableUrlAccess: true,
   });
   try {
-    const sent = transport.sendMail({
+    const { response, rejected } = await transport.sendMail({
       // The library reads a text as a list: "a,b@x.example" would be the mailbox of b.
       from,
       to: typeof to === "string" ? { name: "", address: to } : [...to],
@@ -40,11 +45,12 @@ export async function sendMail(
       text,
       messageId: `<${id}@${hostOf(from)}>`,
       headers: { "auto-submitted": "auto-generated" },
+      signal,
     });
-    const { response, rejected } = await within(sent, timeoutMs);
     const refused = rejected.length === 0 ? "" : `; ${rejected.length} of the addresses were refused`;
     return `${response ?? ""}${refused}`;
   } catch (error) {
+    if (signal.aborted) throw new Error("the mail server had not answered when its time was over");
     // Servers repeat the address that they refuse, and their words reach the log.
     throw error instanceof Error ? withoutAddresses(error) : error;
   } finally {
@@ -62,15 +68,4 @@ function withoutAddresses(error: Error): Error {
 
 function hostOf(from: string): string {
   return /@([^\s<>@]+)>?$/.exec(from)?.[1] ?? "localhost";
-}
-
-/** A server that sends a byte now and then keeps its connection, and not this process. */
-async function within<T>(work: Promise<T>, ms: number): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new Error(`the mail server took longer than ${ms / 1000} s`)), ms);
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -22,8 +22,8 @@ interface MailOptions {
   config: MailConfig;
   store: Pick<Store, "events" | "contact" | "person">;
   nowMs(): EpochMs;
-  /** Time for a mail. */
-  requestMs: number;
+  /** Time for a mail. Servers may look at its text for minutes: RFC 5321, section 4.5.3.2.6. */
+  mailMs: number;
   /** Where people choose the mail about their account. Null: nowhere. */
   portalUrl: string | null;
 }
@@ -35,9 +35,9 @@ export class Mail implements Receiver {
     this.#options = options;
   }
 
-  async send(event: ClaimedEvent): Promise<Answer> {
+  async send(event: ClaimedEvent, signal: AbortSignal): Promise<Answer> {
     try {
-      return await this.#send(event);
+      return await this.#send(event, signal);
     } catch (error) {
       const status = error instanceof Error && "responseCode" in error ? Number(error.responseCode) : null;
       const text = answerText(messageOf(error));
@@ -45,8 +45,8 @@ export class Mail implements Receiver {
     }
   }
 
-  async #send(event: ClaimedEvent): Promise<Answer> {
-    const { config, store, nowMs, requestMs, portalUrl } = this.#options;
+  async #send(event: ClaimedEvent, signal: AbortSignal): Promise<Answer> {
+    const { config, store, nowMs, mailMs, portalUrl } = this.#options;
     const data: EventValues = JSON.parse(event.data);
     const type = mailTypes.find((each) => each === kindOf(event.type, data));
     if (type === undefined) return skipped("is no kind of mail");
@@ -69,7 +69,8 @@ export class Mail implements Receiver {
     const values = { ...valuesOf(event, data, contact?.owner ?? event.account ?? ""), stop };
     const mail = filled(await mailTextOf(type, config.templates), values);
     // A mail that is sent again after a lost answer has the same id.
-    const response = await sendMail(config, { ...mail, to, id: event.id }, requestMs);
+    const ends = AbortSignal.any([AbortSignal.timeout(mailMs), signal]);
+    const response = await sendMail(config, { ...mail, to, id: event.id }, ends);
     const text = answerText(response);
     return { kind: "delivered", status: 250, text, retryAfterMs: 0 };
   }

@@ -23,7 +23,10 @@ export function answerText(text: string): string {
 }
 
 export interface Receiver {
-  /** Sends an event, in bounded time. Never rejects. */
-  send(event: ClaimedEvent): Promise<Answer>;
+  /**
+   * Sends an event, in bounded time. Never rejects. `signal`: this sender stops, and no longer
+   * waits for an answer.
+   */
+  send(event: ClaimedEvent, signal: AbortSignal): Promise<Answer>;
   close(): Promise<void>;
 }

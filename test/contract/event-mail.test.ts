@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { newKey } from "../../src/accounts/keys.ts";
 import { type EventsConfig, mailTypes } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
@@ -55,7 +56,10 @@ for (const backend of backends) {
       await database.remove();
     });
 
-    function send(change: Partial<NonNullable<EventsConfig["mail"]>> = {}): EventSending {
+    function send(
+      change: Partial<NonNullable<EventsConfig["mail"]>> = {},
+      requestMs = 200_000,
+    ): EventSending {
       const jobs = testJobs();
       const { port } = server;
       const sending = new EventSending({
@@ -66,7 +70,14 @@ for (const backend of backends) {
         onAttempt: () => {},
         portalUrl: "https://portal.example.edu",
         // A mail that took too long would be sent again when the clock of the test has moved.
-        times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 50, claimMs: minute, requestMs: 200_000 },
+        times: {
+          everyMs: 20,
+          modelsEveryMs: 1000,
+          slowEveryMs: 50,
+          claimMs: minute,
+          requestMs,
+          mailMs: 200_000,
+        },
         logger: { info: () => {}, error: () => {} },
       });
       sending.configure({
@@ -367,6 +378,29 @@ for (const backend of backends) {
       server.refuses = () => null;
       database.clock.advance(60 * minute);
       await until("it is sent", () => mails.length === 1);
+    });
+
+    test("a server that looks at a text for longer than a request may take gets one mail", async () => {
+      const answer = Promise.withResolvers<void>();
+      server.mayAnswer = answer.promise;
+      send({}, 100);
+      await spend("r1", 8);
+      await until("the server has the mail", () => mails.length === 1);
+      await sleep(300);
+      answer.resolve();
+      await until("it is delivered", async () => (await states()).includes("balance.low delivered"));
+      assert.equal(mails.length, 1);
+    });
+
+    test("a stop breaks a mail off that its server does not answer", async () => {
+      const answer = Promise.withResolvers<void>();
+      server.mayAnswer = answer.promise;
+      const sending = send({}, 100);
+      await spend("r1", 8);
+      await until("the server has the mail", () => mails.length === 1);
+      await sending.close();
+      assert.match((await problem()) ?? "", /^the mail server had not answered when its time was over/);
+      answer.resolve();
     });
 
     test("a mail of one account that is refused delays none of another", async () => {

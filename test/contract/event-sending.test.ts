@@ -70,7 +70,14 @@ for (const backend of backends) {
         node: "a",
         portalUrl: null,
         onAttempt: () => {},
-        times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 1000, claimMs: minute, requestMs: timeMs },
+        times: {
+          everyMs: 20,
+          modelsEveryMs: 1000,
+          slowEveryMs: 1000,
+          claimMs: minute,
+          requestMs: timeMs,
+          mailMs: 0,
+        },
         logger: { info: () => {}, error: (...said: unknown[]) => void errors.push(String(said[1])) },
       });
       sending.configure(config);

@@ -53,6 +53,7 @@ for (const slots of [1, 2, 8]) {
       events: store,
       nowMs: () => 0,
       claimMs: 1000,
+      stopMs: 1000,
       slots,
       onAttempt: () => {},
       onDead: () => {},
