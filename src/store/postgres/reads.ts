@@ -36,10 +36,7 @@ export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
 /** Two writes of several rows can wait for each other. */
 const deadlockAttemptsMax = 3;
 
-/**
- * The rest after a deadlock, each time longer. A transaction that begins again at once can take the
- * row that it has just freed before the one that waits for it has woken up.
- */
+/** Without a rest, the same row is locked again before the other transaction has woken up. */
 const deadlockRestMs = 100;
 
 /** `listMs`: the time limit of the pool for lists, for the error. */
