@@ -133,9 +133,9 @@ export class PortalActions {
     const allowed = this.allowedKeys(viewer);
     if (allowed !== null) requireLife(allowed, options, this.#deps.store.times().atMs);
     const settings = { ...options, ...inherited(own, options), portal: "own" as const };
+    this.#countChange(own.account);
     // The models of the key itself may be gone.
     this.#requireModels(viewer, settings.models);
-    this.#countChange(own.account);
     const creator = isPerson(viewer) ? null : own;
     const conditions = { creator, keysMax: accountKeysMax, workingMax: allowed?.most, isByHolder: true };
     const keys = this.#keysOf(viewer);
@@ -164,8 +164,8 @@ export class PortalActions {
     if (allowed !== null && change.expiresMs !== undefined) {
       requireLife(allowed, change, this.#deps.store.times().atMs);
     }
-    this.#requireModels(viewer, change.models);
     this.#countChange(own.account);
+    this.#requireModels(viewer, change.models);
     const conditions = { seen: target, workingMax: allowed?.most };
     return await onceFor(own, operation, (op) =>
       this.#keysOf(viewer).change(target.id, op, change, conditions),

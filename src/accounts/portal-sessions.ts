@@ -27,7 +27,7 @@ export class PortalSessions {
   readonly #store: PortalSessionDatabase;
   readonly #sessions: Sessions;
   readonly #people: SignedInPeople;
-  /** Sign-ins by key. Each writes a session. */
+  /** Sign-ins by key or person. Each writes rows. */
   readonly #starts = new TokenBucket(limits.keySignIns);
 
   /** `onError`: a use could not be recorded, so the session may end earlier. */
@@ -61,14 +61,7 @@ export class PortalSessions {
       );
     }
     const { account, id: keyId } = found.key;
-    const seconds = Math.ceil(this.#starts.take(keyId) / 1000);
-    if (seconds > 0) {
-      throw new Refusal(
-        "too_many_sign_ins",
-        `This key has signed in too often within a minute. Try again in ${seconds} s.`,
-        { retryAfterSeconds: seconds },
-      );
-    }
+    this.#countStart(keyId, "key");
     return { ...(await this.startFor(found.key, page)), who: { account, keyId } };
   }
 
@@ -79,7 +72,18 @@ export class PortalSessions {
 
   /** Starts a session of a person whose invitation the page has exchanged. */
   async startOfPerson({ id, account }: PersonRow, page: string): Promise<NewSession> {
+    this.#countStart(id, "person");
     return { ...(await this.#sessions.start("portal", id, page)), who: { person: id, role: null, account } };
+  }
+
+  #countStart(id: string, who: string): void {
+    const seconds = Math.ceil(this.#starts.take(id) / 1000);
+    if (seconds === 0) return;
+    throw new Refusal(
+      "too_many_sign_ins",
+      `This ${who} has signed in too often within a minute. Try again in ${seconds} s.`,
+      { retryAfterSeconds: seconds },
+    );
   }
 
   /** Returns the session with these secrets. Null if there is none, or if it has ended. */

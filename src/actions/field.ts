@@ -44,7 +44,7 @@ type Kind =
    * `isTyped`: forms have a text and no picker.
    */
   | { kind: "moment"; day?: "start"; isTyped?: true }
-  | { kind: "texts"; item: TextField; max: number }
+  | { kind: "texts"; item: TextField; max: number; charactersMax?: number }
   | { kind: "flag" }
   | { kind: "group"; fields: Fields }
   /** Up to `max` groups. `text` is how an option and an input show them. */

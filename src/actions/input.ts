@@ -73,7 +73,11 @@ function valueIn(field: Field, value: unknown, timezone: string, param: string):
   }
   if (field.kind === "list" && Array.isArray(value))
     return value.map((item, n) => inputOf(field.fields, item, timezone, `${param}[${n}].`));
-  if (Array.isArray(value)) return [...new Set(value)];
+  if (field.kind === "texts" && Array.isArray(value)) {
+    const { charactersMax = Number.POSITIVE_INFINITY, rule } = field;
+    if (value.join("").length > charactersMax) throw invalidValue(param, `${param} must be ${rule}.`);
+    return [...new Set(value)];
+  }
   if (field.kind === "group" && isRecord(value)) return inputOf(field.fields, value, timezone, `${param}.`);
   return value;
 }

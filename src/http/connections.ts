@@ -26,6 +26,27 @@ type RefusalListener = (reason: ConnectionRefusal, address: string) => void;
 /** Time that a refused connection stays open, so that its client can read the answer. */
 const lingerMs = 1_000;
 
+/** Answers and closes, also if the client leaves its side open. */
+export function endSoon(socket: Socket, answer: string): void {
+  socket.end(answer);
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  socket.once("close", () => clearTimeout(timer));
+}
+
+/** Closes the connection if its client reads nothing of this response for so long. */
+export function dropIfIdle(response: ServerResponse, idleMs: number): void {
+  const { socket } = response;
+  if (response.writableFinished) return;
+  if (socket === null) {
+    // It waits for a response before it.
+    response.once("socket", () => dropIfIdle(response, idleMs));
+    return;
+  }
+  socket.setTimeout(idleMs);
+  // Before Node sets its time for the next request. The next response may take longer.
+  response.prependOnceListener("finish", () => socket.setTimeout(0));
+}
+
 /** Most refused connections that stay open. Further ones are closed without an answer. */
 const lingeringMax = 64;
 
@@ -141,12 +162,10 @@ export class Connections {
       `This service has as many connections ${howMany}. Close connections that you do not need, and try again shortly.`,
       { retryAfterSeconds: 2 },
     );
-    socket.end(rawResponse("503 Service Unavailable", errorBody(refusal), errorHeaders(refusal)));
+    endSoon(socket, rawResponse("503 Service Unavailable", errorBody(refusal), errorHeaders(refusal)));
     // A connection that is closed over unread data is reset, and the client loses the answer.
     socket.resume();
-    const timer = setTimeout(() => socket.destroy(), lingerMs);
     socket.once("close", () => {
-      clearTimeout(timer);
       this.#lingering -= 1;
     });
   }

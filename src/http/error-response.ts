@@ -8,6 +8,7 @@ import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../errors.ts";
 import { limits } from "../limits/limits.ts";
+import { endSoon } from "./connections.ts";
 import {
   type ErrorResponse,
   errorBody,
@@ -82,7 +83,7 @@ export function refuseUnparsable(error: Error & { code?: string }, socket: Socke
       : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
         ? ["408 Request Timeout", "The request was not sent in time."]
         : ["400 Bad Request", "These bytes are not a valid HTTP request."];
-  socket.end(rawResponse(status, unparsableBody(message)));
+  endSoon(socket, rawResponse(status, unparsableBody(message)));
 }
 
 export function notJson(): Refusal {

@@ -60,19 +60,22 @@ export function isSameCap(
   return one.name === other.name && isSameRule(one, other);
 }
 
-const patterns = new Map<string, RegExp>();
-
-/** Reports whether a pattern names a model. `*` stands for any characters. */
+/**
+ * Reports whether a pattern names a model. `*` stands for any characters. No regular expression:
+ * callers choose patterns, and one with many `*` would take exponential time.
+ */
 export function isModelOf(pattern: string, model: string): boolean {
-  if (!pattern.includes("*")) return pattern === model;
-  if (pattern === "*") return true;
-  let known = patterns.get(pattern);
-  if (known === undefined) {
-    const literal = (part: string) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-    known = new RegExp(`^${pattern.split("*").map(literal).join(".*")}$`, "s");
-    patterns.set(pattern, known);
+  const [first = "", ...others] = pattern.split("*");
+  const last = others.pop();
+  if (last === undefined) return pattern === model;
+  if (!model.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of others) {
+    const found = model.indexOf(part, at);
+    if (found === -1) return false;
+    at = found + part.length;
   }
-  return known.test(model);
+  return at + last.length <= model.length && model.endsWith(last);
 }
 
 export function covers({ models }: Pick<Cap, "models">, model: string): boolean {

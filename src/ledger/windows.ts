@@ -42,8 +42,10 @@ interface Period {
 const quarterHourMs = 900_000;
 const periodMsMax = 100 * 366 * dayMs;
 
-/** Parsed periods by their text. Plans use only a few of them. */
+/** Parsed periods by their text. Plans use only a few of them, and callers send any. */
 const parsed = new Map<string, Period>();
+const parsedMax = 1000;
+const periodCharactersMax = 40;
 
 /**
  * Parses an ISO 8601 duration such as `PT5H`, `P1D`, `P1M`. Throws a RangeError if the text is
@@ -54,6 +56,8 @@ export function parsePeriod(text: string): Period {
   const known = parsed.get(text);
   if (known !== undefined) return known;
 
+  if (text.length > periodCharactersMax)
+    throw new RangeError(`a period has at most ${periodCharactersMax} characters, such as PT5H`);
   let duration: Temporal.Duration;
   try {
     duration = Temporal.Duration.from(text);
@@ -74,6 +78,7 @@ export function parsePeriod(text: string): Period {
     throw new RangeError(`the period "${text}" is longer than a hundred years`);
   }
   const period = { months, fixedMs };
+  if (parsed.size >= parsedMax) parsed.clear();
   parsed.set(text, period);
   return period;
 }

@@ -96,6 +96,16 @@ export const limits = {
     "ms",
   )("connection", 15_000, "time until the headers are complete"),
   keepAlive: group("Connections", "closed", null, "ms")("connection", 72_000, "time without a request"),
+  unread: group(
+    "Connections",
+    "closed",
+    null,
+    "ms",
+  )(
+    "connection",
+    30_000,
+    "time in which its client reads nothing of an answer of portal or operator listener",
+  ),
   requestsAhead: group("Connections", "closed")("connection", 16, "requests sent ahead of their responses"),
 
   bodyBytes: group("Bodies", "`413 request_too_large`", inRequests, "bytes")(
@@ -161,7 +171,7 @@ export const limits = {
     600,
     "people who join by a [link](links.md) per minute; a class sits behind one address",
   ),
-  keySignIns: signIns("key", 60, "sign-ins to the portal per minute"),
+  keySignIns: signIns("key", 60, "sign-ins to the portal per minute; as many of a person by a link"),
   operatorKeys: group("Sign-in and pages", "`409 too_many_keys`")("maker", 50, "operator keys that work"),
   newLinks: signIns("address", 60, "requests for a new [link](invitations.md) per minute"),
   mailedLinks: group("Sign-in and pages", "no mail")("mailbox", 3, "such requests per hour"),

@@ -39,6 +39,17 @@ async function statusOf(service: TestService, localAddress?: string): Promise<nu
   return parseAnswer(await readAll(socket)).status;
 }
 
+test("closes a connection whose bytes are no HTTP, also if its client leaves its side open", async () => {
+  await using service = await startService();
+  const socket = connect({ port: service.port, host: "127.0.0.1", allowHalfOpen: true });
+  socket.on("error", () => {});
+  socket.write(`${request}\r\nmore`);
+  const [received] = await once(socket, "data");
+  assert.match(String(received), /^HTTP\/1\.1 /);
+  await until("it has gone", () => service.server.connections.count === 0);
+  socket.destroy();
+});
+
 test("answers a connection over the limit with 503 and closes it, while the operator listener continues", async () => {
   await using service = await startService({ connections: { connectionsMax: 3 } });
   await using operator = await startOperator(service);

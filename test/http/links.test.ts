@@ -208,6 +208,17 @@ test("names are bounded, cleaned, and text wherever they are shown", async () =>
     refused(await place.join(code, { join_id }), 400, "invalid_value");
 });
 
+test("a repeated join signs the same person in 60 times within a minute", async () => {
+  await using place = await startInvitations();
+  const { code } = await place.link();
+  const join_id = "c".repeat(22);
+  const statuses: number[] = [];
+  while (!statuses.includes(429) && statuses.length < 200)
+    statuses.push((await place.join(code, { join_id })).status);
+  // Some come back on a slow machine.
+  assert.ok(statuses.length > 60 && statuses.length < 200, `${statuses.length}`);
+});
+
 test("joins have a rate of their own, and take nothing of that of sign-ins", async () => {
   using _ = stopTime();
   await using place = await startInvitations();

@@ -161,6 +161,25 @@ portalTest("a new key works, has the right `own`, and is shown once", async (por
   refused(await boss.change(String(id), rights), 400, "unknown_parameter");
 });
 
+portalTest("lists of models have a length in all", async (portal, service) => {
+  const boss = await manager(portal, service);
+  const patterns = (count: number) => Array.from({ length: count }, (_, n) => `*${n}`.padEnd(100, "x"));
+  const cap = { credits: 5, every: "P1D" };
+  await unchanged(service, async () => {
+    for (const [param, settings] of [
+      ["models", { models: patterns(41) }],
+      ["spending_caps[0].models", { spending_caps: [{ ...cap, models: patterns(11) }] }],
+    ] as const) {
+      const refusal = await boss.create(settings, param);
+      refused(refusal, 400, "invalid_value");
+      assert.equal(paramOf(refusal), param);
+      assert.match(refusal.text, /must be a list of 1 to 100 model ids of [14],000 characters in all/);
+    }
+  });
+  const most = await boss.create({ spending_caps: [{ ...cap, models: patterns(10) }] }, "most");
+  assert.equal(most.status, 201);
+});
+
 portalTest("a new key has the limits of its creator unless it is given less", async (portal, service) => {
   const expiresMs = Date.now() + 3_600_000;
   const limits = { requestsPerMinute: 10, tokensPerMinute: 1000, concurrent: 2 };
@@ -434,6 +453,8 @@ portalTest("the changes of an account are limited", async (portal, service) => {
   }
   assert.ok(statuses.length > 60);
   refused(await boss.create(), 429, "too_many_changes");
+  refused(await boss.create({ models: ["none"] }), 429, "too_many_changes");
+  refused(await boss.change("key1", { models: ["none"] }, "none"), 429, "too_many_changes");
   assert.equal((await boss.revoke("key1")).status, 200, "revocations are counted apart");
   assert.equal((await boss.ask("GET", "/api/keys")).status, 200);
 });

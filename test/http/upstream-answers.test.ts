@@ -210,6 +210,16 @@ testAnswers([
     withholds: ["secret-host"],
   },
   {
+    what: "keeps the usage that an object without counts follows",
+    sends: [first, text("Hello"), finish(), usage(5, 4), event({ choices: [], usage: {} }), done],
+    gives: { ...whole, content: "Hello", promptTokens: 5, completionTokens: 4 },
+  },
+  {
+    what: "takes [DONE] with a blank behind it for the end",
+    sends: [first, text("Hello"), usage(5, 4), "data: [DONE] \n\n"],
+    gives: { content: "Hello", promptTokens: 5, completionTokens: 4 },
+  },
+  {
     what: "ignores empty and unknown events",
     sends: [
       event({ choices: [] }),

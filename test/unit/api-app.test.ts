@@ -1,5 +1,6 @@
 /** The application that the operator listener and the portal share. */
 import assert from "node:assert/strict";
+import { connect } from "node:net";
 import { test } from "node:test";
 import { createApiApp } from "../../src/http/api/app.ts";
 import { limits } from "../../src/limits/limits.ts";
@@ -7,5 +8,19 @@ import { limits } from "../../src/limits/limits.ts";
 test("the headers of a request have the time of the table of limits, as on the public listener", async () => {
   const app = createApiApp();
   assert.equal(app.server.headersTimeout, limits.headers.most);
+  await app.close();
+});
+
+test("a client that reads nothing of its response is dropped", async () => {
+  const app = createApiApp(undefined, 100);
+  app.get("/large", async () => "x".repeat(32 * 1024 * 1024));
+  const url = new URL(await app.listen({ port: 0, host: "127.0.0.1" }));
+  const closed = Promise.withResolvers<void>();
+  app.server.on("connection", (socket) => socket.once("close", () => closed.resolve()));
+  const client = connect(Number(url.port), "127.0.0.1").pause();
+  client.on("error", () => {});
+  client.write("GET /large HTTP/1.1\r\nhost: x\r\n\r\n");
+  await closed.promise;
+  client.destroy();
   await app.close();
 });

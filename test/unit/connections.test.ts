@@ -1,10 +1,15 @@
 /** The client of an address, and the default limits on connections. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import { connect, type Socket } from "node:net";
 import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { connectionLimits, openFilesMax, portalConnectionLimits } from "../../src/app/open-files.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { clientOf } from "../../src/http/connections.ts";
+import { clientOf, dropIfIdle } from "../../src/http/connections.ts";
 import { load } from "../fixtures/configuration.ts";
+import { until } from "../fixtures/until.ts";
 
 describe("the client", () => {
   const rows: [address: string, client: string][] = [
@@ -98,4 +103,58 @@ test("accepts addresses and networks as trusted proxies", () => {
   ]) {
     assert.throws(() => trusted(`["${wrong}"]`), /an IP address or a network such as 10\.0\.0\.0\/8/, wrong);
   }
+});
+
+describe("a client that reads nothing", () => {
+  /** Two requests in one segment. */
+  async function sendTwo(listener: RequestListener, use: (socket: Socket) => Promise<void>): Promise<void> {
+    const server = createServer(listener).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const address = server.address();
+    assert.ok(address !== null && typeof address === "object");
+    const socket = connect(address.port, "127.0.0.1");
+    socket.on("error", () => {});
+    const requests = ["/one", "/two"].map((path) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`);
+    socket.write(requests.join(""));
+    try {
+      await use(socket);
+    } finally {
+      socket.destroy();
+      server.close();
+    }
+  }
+
+  test("is not one that waits for its second answer", async () => {
+    let received = "";
+    await sendTwo(
+      async ({ url }, response) => {
+        if (url === "/two") await sleep(400);
+        response.end(`answer to ${url}`);
+        if (url === "/one") dropIfIdle(response, 100);
+      },
+      async (socket) => {
+        socket.on("data", (bytes) => {
+          received += String(bytes);
+        });
+        await until("an answer or the end", () => socket.destroyed || received.includes("answer to /two"));
+      },
+    );
+    assert.match(received, /answer to \/one[\s\S]*answer to \/two/);
+  });
+
+  test("is dropped also if its answer has waited for one before it", async () => {
+    const closed = Promise.withResolvers<void>();
+    await sendTwo(
+      async ({ url, socket }, response) => {
+        socket.once("close", () => closed.resolve());
+        if (url === "/one") await sleep(50);
+        response.end(url === "/one" ? "short" : Buffer.alloc(32 * 1024 * 1024));
+        if (url === "/two") dropIfIdle(response, 100);
+      },
+      async (socket) => {
+        socket.pause();
+        await closed.promise;
+      },
+    );
+  });
 });

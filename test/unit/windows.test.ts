@@ -76,6 +76,7 @@ test("the error for an invalid period quotes its text", () => {
     ["PT0.5S", /"PT0.5S" is shorter than a second/],
     ["P101Y", /"P101Y" is longer than a hundred years/],
     ["P40000D", /"P40000D" is longer than a hundred years/],
+    [`PT${"0".repeat(40)}1S`, /a period has at most 40 characters/],
   ] as const) {
     assert.throws(() => parsePeriod(text), { name: "RangeError", message: says }, text);
   }

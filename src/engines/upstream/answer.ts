@@ -6,7 +6,7 @@
  */
 
 import type { EngineEvent, FinishReason, GenerateOptions, NoticeKind, Usage } from "../../chat/engine.ts";
-import { given } from "../../objects.ts";
+import { fieldOf, given } from "../../objects.ts";
 import { visibleLine } from "../../visible-text.ts";
 import type { Segment } from "../text/held-segments.ts";
 import type { AnswerText } from "./answer-text.ts";
@@ -338,8 +338,9 @@ class TokenCount {
     return added;
   }
 
+  /** An object without counts does not replace one that has them. */
   report(usage: unknown): void {
-    this.#reported = usage;
+    if (this.#reported === null || fieldOf(usage, "completion_tokens") !== undefined) this.#reported = usage;
   }
 
   /** `taggedTokens`: tokens of thinking between tags. */

@@ -228,11 +228,12 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#close();
   }
 
-  #receive(data: string, name: string | undefined): void {
+  #receive(sent: string, name: string | undefined): void {
     if (this.#isReleased || this.#isBroken) return;
+    const data = sent.trim();
     if (name === "error" && data !== doneData) this.#break(failureOfNamedError(data));
     // Gateways send events without data as a sign of life.
-    else if (data.trim() !== "") this.#events.push(data);
+    else if (data !== "") this.#events.push(data);
   }
 
   #end(ending: "ended" | UpstreamFailure): void {

@@ -127,7 +127,9 @@ export function failureOfConnection(
   if (!begun || notReached.has(code)) {
     return new UpstreamFailure("unavailable", `it cannot be reached: ${said}`, worthAnother);
   }
-  const isStale = !answered && wasClosed(error);
+  // Our side closes it, over an answer that breaks HTTP or an interim one that nobody asked for.
+  const isOwn = error.message === "bad response";
+  const isStale = !answered && !isOwn && wasClosed(error);
   return new UpstreamFailure("failed", `the connection broke: ${said}`, { ...worthAnother, isStale });
 }
 

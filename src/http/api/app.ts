@@ -25,6 +25,7 @@ import { type Code, invariant, Refusal } from "../../errors.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
+import { dropIfIdle } from "../connections.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
 import { parseJson } from "../openai-format/request.ts";
@@ -78,9 +79,9 @@ const connectionsCheckMs = 2_000;
 
 /**
  * `isTrusted`: whether a proxy with this address names its client in `X-Forwarded-For`. Default:
- * none does.
+ * none does. `idleMs`: time in which a client reads nothing of its response.
  */
-export function createApiApp(isTrusted?: (address: string) => boolean) {
+export function createApiApp(isTrusted?: (address: string) => boolean, idleMs: number = limits.unread.most) {
   /** The unfinished responses of each connection. */
   const responses = new WeakMap<Duplex, Set<ServerResponse>>();
   const isAnswering = (socket: Duplex) =>
@@ -106,6 +107,7 @@ export function createApiApp(isTrusted?: (address: string) => boolean) {
     responses.set(socket, ofSocket.add(response));
     response.once("close", () => ofSocket.delete(response));
   });
+  app.addHook("onSend", async (_request, { raw: response }) => dropIfIdle(response, idleMs));
   // A web page can send text to another origin without a pre-flight request, but not JSON.
   app.removeAllContentTypeParsers();
   // Some clients announce JSON with every request, even without a body.

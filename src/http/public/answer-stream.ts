@@ -8,6 +8,7 @@
  * all other work for a token. Events share one timer.
  */
 import type { ServerResponse } from "node:http";
+import { dropIfIdle } from "../connections.ts";
 import { keepAliveComment } from "../openai-format/response.ts";
 
 /**
@@ -115,12 +116,4 @@ export class AnswerStream {
     if (this.#response.writableNeedDrain) this.#quiet?.refresh();
     else if (!this.#signal.aborted) this.send(keepAliveComment);
   }
-}
-
-/**
- * Sets the idle time for an answer that has ended but may not have been read. Once it is flushed,
- * Node sets its own.
- */
-export function dropIfIdle(response: ServerResponse, streamIdleMs: number): void {
-  if (!response.writableFinished) response.socket?.setTimeout(streamIdleMs);
 }

@@ -11,6 +11,7 @@ import { invariant, Refusal } from "../../errors.ts";
 import type { Rates } from "../../ledger/rate-limits.ts";
 import { limits } from "../../limits/limits.ts";
 import { Turns } from "../../limits/turns.ts";
+import { dropIfIdle } from "../connections.ts";
 import { writeHead } from "../error-response.ts";
 import { ChunkEncoder } from "../openai-format/chunk-encoder.ts";
 import { errorBody } from "../openai-format/error-body.ts";
@@ -26,7 +27,7 @@ import {
   rateHeaders,
   type WholeAnswer,
 } from "../openai-format/response.ts";
-import { AnswerStream, dropIfIdle, type StreamTimes } from "./answer-stream.ts";
+import { AnswerStream, type StreamTimes } from "./answer-stream.ts";
 import { logRefusal, publicRefusalOf } from "./error-handler.ts";
 import { callerOf, contextOf, type RequestContext } from "./request-context.ts";
 import type { RunningRequest } from "./running-request.ts";
