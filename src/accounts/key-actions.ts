@@ -161,17 +161,17 @@ export class KeyActions {
     return { row, secret: which, isUsable: works(row, atMs) && isCurrent(which, row, atMs) };
   }
 
-  /** Returns the keys of an account, in the order of their creation. */
-  async list(account: string): Promise<KeyRow[]> {
+  /**
+   * Returns the keys of an account or of all, in the order of their creation: those after one, at
+   * most so many. Null: there is no such key.
+   */
+  async list(after: string | undefined, most: number, account?: string): Promise<KeyRow[] | null> {
     const { store } = this.#deps;
-    if ((await store.accountSnapshot(account)) === null)
+    if (account !== undefined && (await store.accountSnapshot(account)) === null)
       throw refusalOf({ kind: "account_not_found", account });
-    return (await store.keys(account)).map((row) => this.#present(row));
-  }
-
-  /** Returns the keys of all accounts after one, at most so many. */
-  async listAll(after: KeyRow | null, most: number): Promise<KeyRow[]> {
-    return (await this.#deps.store.keysAfter(after, most)).map((row) => this.#present(row));
+    const last = after === undefined ? null : await store.keyById(after);
+    if (after !== undefined && (last === null || last.account !== (account ?? last.account))) return null;
+    return (await store.keysAfter(last, most, account)).map((row) => this.#present(row));
   }
 
   /**

@@ -115,11 +115,13 @@ export class PortalActions {
     return all.filter(({ isAccepted, key }) => !isAccepted && (portal !== "own" || key === id));
   }
 
-  /** Lists the keys that the session may see, in the order of their creation. */
-  async keys(viewer: Viewer): Promise<KeyRow[]> {
+  /** Lists keys that the session may see, as `KeyActions.list`. */
+  async keys(viewer: Viewer, after: string | undefined, most: number): Promise<KeyRow[] | null> {
     const { keys } = this.#deps.operator;
-    const key = authorityOf(viewer);
-    return key.portal === "own" ? [await keys.find(key.id)] : await keys.list(key.account);
+    const { portal, id, account } = authorityOf(viewer);
+    if (portal !== "own") return await keys.list(after, most, account);
+    if (after === undefined) return [await keys.find(id)];
+    return after === id ? [] : null;
   }
 
   /**

@@ -9,13 +9,26 @@ import { type ActionTexts, neededRole } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
-import { pageIn, pageOf, pageSchema, wrongCursor } from "./pages.ts";
+import { pageOf, pageSchema, wrongCursor } from "./pages.ts";
 import { listAllKeys, listKeys, lookUpKey, showKey } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 
 function requireFor({ actsFor }: KeyRow, role: Role, action: ActionTexts): void {
   requireRole(role, neededRole(action, { acts_for: actsFor }));
+}
+
+/** `list`: keys after one, at most so many. Null: there is no such key. The cursor is its id. */
+export function pageOfKeys(
+  { limit, after }: { limit?: number | undefined; after?: string | undefined },
+  list: (after: string | undefined, most: number) => Promise<KeyRow[] | null>,
+) {
+  const read = async (most: number) => {
+    const rows = await list(after, most);
+    if (rows === null) throw wrongCursor();
+    return rows;
+  };
+  return pageOf(limit, read, keyObject.of, ({ id }) => id);
 }
 
 export const keyActions = {
@@ -31,14 +44,11 @@ export const keyActions = {
     },
   ),
   listKeys: bind(listKeys, pageSchema(keyObject.schema), async ({ keys }, { account, ...page }) =>
-    pageIn(await keys.list(account), page, keyObject.of),
+    pageOfKeys(page, (after, most) => keys.list(after, most, account)),
   ),
-  listAllKeys: bind(listAllKeys, pageSchema(keyObject.schema), async ({ keys, store }, { limit, after }) => {
-    const last = after === undefined ? null : await store.keyById(after);
-    if (after !== undefined && last === null) throw wrongCursor();
-    const read = (rows: number) => keys.listAll(last, rows);
-    return await pageOf(limit, read, keyObject.of, ({ id }) => id);
-  }),
+  listAllKeys: bind(listAllKeys, pageSchema(keyObject.schema), async ({ keys }, page) =>
+    pageOfKeys(page, (after, most) => keys.list(after, most)),
+  ),
   showKey: bind(showKey, keyObject.schema, async ({ keys }, { key }) => keyObject.of(await keys.find(key))),
   lookUpKey: bind(lookUpKey, keyOfSecretObject.schema, async ({ keys }, { key }) =>
     keyOfSecretObject.of(await keys.lookUp(key)),

@@ -12,6 +12,7 @@ import type { Role } from "../actors.ts";
 import { action, variantOf } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
+import { pageOfKeys } from "./key-runs.ts";
 import { pageFields } from "./page-fields.ts";
 import { afterSeqIn, pageIn, pageOf, pageSchema } from "./pages.ts";
 import {
@@ -45,7 +46,7 @@ const listOwnKeys = variantOf(views.listKeys, {
 
 export const ownKeyActions = {
   listKeys: bind(listOwnKeys, pageSchema(keyObject.schema), async ({ actions, session }, input) =>
-    pageIn(await actions.keys(session), input, keyObject.of),
+    pageOfKeys(input, (after, most) => actions.keys(session, after, most)),
   ),
   makeKey: bind(
     makeOwnKey,

@@ -203,8 +203,10 @@ export function queriesOn(
       return (await find("lists", { text, values: [account] })).map((cells) => keyTable.rowOf(cells));
     },
 
-    async keysAfter(key, limit) {
-      const after = conditions().and("(created_ms, id) > (?, ?)", key?.createdMs, key?.id);
+    async keysAfter(key, limit, account) {
+      const after = conditions()
+        .and("account = ?", account)
+        .and("(created_ms, id) > (?, ?)", key?.createdMs, key?.id);
       const { sql, values } = after.page("created_ms, id", limit);
       const text = `select ${keyTable.list()} from api_key${sql}`;
       return (await findPage("lists", { text, values })).map((cells) => keyTable.rowOf(cells));

@@ -252,8 +252,8 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   frontEnds(): Promise<string[]>;
   /** Lists the keys of an account in the order of their creation. */
   keys(account: string): Promise<KeyRow[]>;
-  /** The same, of all accounts, after a key and at most so many. */
-  keysAfter(key: Pick<KeyRow, "id" | "createdMs"> | null, limit: number): Promise<KeyRow[]>;
+  /** The same after a key and at most so many, of an account or of all. */
+  keysAfter(key: Pick<KeyRow, "id" | "createdMs"> | null, limit: number, account?: string): Promise<KeyRow[]>;
 
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   accountSnapshot(account: string): Promise<AccountSnapshot | null>;
