@@ -7,6 +7,7 @@
  * not validated here; the tests check each response against its schema.
  */
 import type { ServerResponse } from "node:http";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type {
   FastifyInstance,
@@ -107,7 +108,10 @@ export function createApiApp(isTrusted?: (address: string) => boolean, idleMs: n
     responses.set(socket, ofSocket.add(response));
     response.once("close", () => ofSocket.delete(response));
   });
-  app.addHook("onSend", async (_request, { raw: response }) => dropIfIdle(response, idleMs));
+  app.addHook("onSend", async ({ socket }, { raw: response }) => {
+    // Commands have requests without a connection.
+    if (socket instanceof Socket) dropIfIdle(response, idleMs);
+  });
   // A web page can send text to another origin without a pre-flight request, but not JSON.
   app.removeAllContentTypeParsers();
   // Some clients announce JSON with every request, even without a body.
