@@ -167,13 +167,16 @@ export class OperatorActions {
     const now = { plans: await store.plans(), times, overdue: [], later: [] };
     const invited = await store.invitations.states(rows.map(({ id }) => id));
     const states = new Map(invited.map((each) => [each.account, invitationState(each, times.nowMs)]));
-    return rows.map((row) => {
-      const read = readBalance({ ...now, account: row, problem: row.problem });
+    const listed = async (row: AccountInOrder) => {
+      // Grants beside the row follow those in it that end. Few accounts have so many.
+      const whole = row.later.count === 0 ? null : await store.accountSnapshot(row.id);
+      const read = readBalance({ ...now, account: row, problem: row.problem, ...whole, overdue: [] });
       const invitation = states.get(row.id) ?? null;
       if ("problem" in read) return { ...row, balance: null, balanceProblem: read.problem, invitation };
       const { plan, nextPlan, state } = read;
       return { ...row, plan, nextPlan, state, balance: read, balanceProblem: null, invitation };
-    });
+    };
+    return await Promise.all(rows.map(listed));
   }
 
   async balance(account: string): Promise<BalanceView> {

@@ -142,7 +142,7 @@ async function importAccount(
   const present = account;
   if (plan !== undefined && plan !== present.plan)
     done.differences.push(`plan stays ${present.plan}, and the row has ${plan}`);
-  if (additional !== undefined && !(await hasOpenedWith(row, run)))
+  if (additional !== undefined && !(await hasOpenedWith({ ...row, plan: plan ?? present.plan }, run)))
     done.differences.push(`its credits stay, and the row has ${additional} additional credits`);
   const changed = contactFields.filter((field) => row[field] !== undefined && row[field] !== present[field]);
   if (!updates)
@@ -169,7 +169,6 @@ function creditFieldsIn({ additional, payment }: ImportRow): object {
 /** Whether the account was opened with the credits of the row: then it is a repetition. */
 async function hasOpenedWith(row: ImportRow, run: RunAction): Promise<boolean> {
   const { account: id, plan } = row;
-  if (plan === undefined) return false;
   try {
     await run("openAccount", { id, plan, ...creditFieldsIn(row), dry_run: true });
     return true;
@@ -257,9 +256,12 @@ async function isUsed(account: string, email: string, run: RunAction): Promise<b
   return false;
 }
 
-/** Text that is not a number stays, and its rule refuses it. */
+/**
+ * Text that is no whole number stays, and its rule refuses it. In many spreadsheets, `1.000` is a
+ * thousand.
+ */
 function numberIn(cell: string): number | string {
-  return /^-?\d+(\.\d+)?$/.test(cell) ? Number(cell) : cell;
+  return /^-?\d{1,15}$/.test(cell) ? Number(cell) : cell;
 }
 
 function importColumnOf(param: string | null): ImportColumn | null {

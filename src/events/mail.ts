@@ -104,6 +104,7 @@ function kindOf(type: string, { scope }: EventValues): string {
  * operator keys and roles are all their own.
  */
 const ownMailOf: Partial<Record<MailType, string>> = {
+  "key.expiring": "key",
   "model.down": "model",
   "model.out_of_credit": "model",
 };

@@ -122,12 +122,15 @@ function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: 
     };
   }
   const { amountMicro, fromMs, untilMs } = grant;
+  const then = accountAt(account, plans, untilMs)[bucket];
+  // A scheduled plan may have replaced the window before its end. Then nothing refills at it.
+  const isRefilled = then !== null && then.fromMs === untilMs;
   return {
     remainingMicro: remainingOf(grant),
     capMicro: amountMicro,
     startsMs: fromMs,
     endsMs: untilMs,
-    refillMicro: accountAt(account, plans, untilMs)[bucket]?.amountMicro ?? 0,
+    refillMicro: isRefilled ? then.amountMicro : 0,
   };
 }
 

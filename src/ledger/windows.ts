@@ -56,14 +56,14 @@ export function parsePeriod(text: string): Period {
   const known = parsed.get(text);
   if (known !== undefined) return known;
 
-  if (text.length > periodCharactersMax)
-    throw new RangeError(`a period has at most ${periodCharactersMax} characters, such as PT5H`);
   let duration: Temporal.Duration;
   try {
     duration = Temporal.Duration.from(text);
   } catch (cause) {
     throw new RangeError(`"${text}" is not an ISO 8601 period such as PT5H, P1D or P1M`, { cause });
   }
+  if (text.length > periodCharactersMax)
+    throw new RangeError(`a period has at most ${periodCharactersMax} characters, such as PT5H`);
   const months = duration.years * 12 + duration.months;
   const days = duration.weeks * 7 + duration.days;
   const fixedMs =

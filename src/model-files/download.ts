@@ -168,7 +168,13 @@ async function resumePoint(
   part: PartFile,
 ): Promise<number> {
   if (answer.status === 200) return 0;
-  const same = earlier !== undefined && earlier.contentSha256 === state.contentSha256;
+  // Some servers ignore if-range.
+  const isOther = (one: string | null, other: string | null) =>
+    one !== null && other !== null && one !== other;
+  const same =
+    earlier !== undefined &&
+    earlier.contentSha256 === state.contentSha256 &&
+    !isOther(earlier.validator, state.validator);
   const range = answer.headers.get("content-range") ?? "";
   const start = Number(/^bytes (\d+)-/.exec(range)?.[1]);
   const total = Number(/\/(\d+)$/.exec(range)?.[1]);

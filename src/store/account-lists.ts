@@ -3,8 +3,8 @@
  *
  * Searches by prefix, and the orders by id, time and plan, read an index. Credits change with each
  * request, so they have no index: their order and filter read all accounts
- * (docs/decisions/0048-lists-of-accounts.md). A window that has ended counts as full, as its next
- * request will find it; a job commits scheduled plans.
+ * (docs/decisions/0048-lists-of-accounts.md). A window that has ended counts as full by the
+ * newest version of its plan; a job commits scheduled plans.
  */
 import { lowBalancePercent } from "../ledger/balance.ts";
 import { microPerCredit } from "../units.ts";

@@ -318,16 +318,16 @@ for (const backend of backends) {
     });
 
     test("a key that expires soon is one mail", async () => {
-      await addKey(
-        store,
-        keyOf("soon", "ada", { name: "laptop", expiresMs: database.clock.get() + day, hash: "3".repeat(64) }),
-      );
+      const expiresMs = database.clock.get() + day;
+      await addKey(store, keyOf("soon", "ada", { name: "laptop", expiresMs, hash: "3".repeat(64) }));
       send();
       await until("it is sent", () => mails.length === 1);
       assert.match(mails[0]?.text ?? "", /The API key soon \(laptop\) of your account ada expires on 2026-/);
       database.clock.advance(minute);
       await until("the search has run again", async () => (await states()).length === 1);
       assert.equal(mails.length, 1);
+      await addKey(store, keyOf("next", "ada", { name: "phone", expiresMs, hash: "4".repeat(64) }));
+      await until("that of another key is sent", () => mails.length === 2);
     });
 
     test("kinds that are off, and accounts without an address, get none", async () => {

@@ -109,7 +109,7 @@ test("plans change for those whose windows fit, and a repetition does not undo a
   const { operator } = place;
   const change = { operation_id: "to-big", plan: "big", at: "now" };
   const preview = await rowsOf(operator, "plans", { ...change, dry_run: true });
-  assert.match(String(preview.rows[0]?.text), /^plan test → big, \d{4}-\d\d-\d\d$/);
+  assert.match(String(preview.rows[0]?.text), /^plan test → big, \d{4}-\d\d-\d\d \d\d:\d\dZ$/);
   assert.equal(preview.rows[3]?.result, "refused");
   const unfit = await rowsOf(operator, "plans", { ...change, plan: "hourly", dry_run: true });
   assert.ok(unfit.rows.every(({ result }) => result === "refused"));

@@ -5,6 +5,7 @@ import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused, startOperator } from "../fixtures/operator.ts";
 import { clientOf } from "../fixtures/sdk.ts";
+import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests({
   otherPlans: [
@@ -188,6 +189,22 @@ operatorTest("lists accounts with balances, filtered and in each order, in pages
   assert.deepEqual(listed?.balance, (await operator.get("/admin/accounts/c/balance")).body);
   assert.deepEqual([listed?.id, listed?.low_balance], ["c", false]);
 });
+
+operatorTest(
+  "lists all additional credits of an account with many grants, of which one ends",
+  async (operator) => {
+    const account = "/admin/accounts/test";
+    for (let n = 0; n < 20; n += 1)
+      await operator.post(`${account}/topups`, { payment_id: `p${n}`, credits: 10 });
+    const expires_at = new Date(Date.now() + 1000).toISOString();
+    const promotion = { operation_id: "spring", credits: 5, reason: "spring", expires_at };
+    assert.equal((await operator.post(`${account}/adjustments`, promotion)).status, 200);
+    const balance = async () => fieldsOf((await operator.get(`${account}/balance`)).body.balances).additional;
+    await until("the promotion has ended", async () => fieldsOf(await balance()).credits === 200);
+    const [listed] = await operator.all("/admin/accounts?search=test", 2);
+    assert.deepEqual(fieldsOf(fieldsOf(listed?.balance).balances).additional, await balance());
+  },
+);
 
 operatorTest("refuses cursors of another order", async (operator) => {
   for (const query of ["order=created&after=a", "order=remaining&after=a:b", "order=additional&after=a:"]) {

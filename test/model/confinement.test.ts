@@ -98,7 +98,8 @@ test("allows reading all parts of a model and the folders of LD_LIBRARY_PATH", {
   ]) {
     assert.ok(options.includes(`--allow-fs-read=${path}`), path);
   }
-  for (const path of ["", "/", "/models", "relative", "/secret", "/etc", "/proc"])
+  const checkout = join(import.meta.dirname, "../..");
+  for (const path of ["", "/", "/models", "relative", "/secret", "/etc", "/proc", checkout])
     assert.ok(!options.includes(`--allow-fs-read=${path}`), path);
   assert.ok(!options.some((option) => /allow-(fs-write|worker|wasi|inspector|net|ffi)/.test(option)));
 });

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
 import { type BalanceView, balanceOf } from "../../src/ledger/balance.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, start } from "../fixtures/times.ts";
 
@@ -105,4 +106,16 @@ test("missing or invalid rows are refused with balance_unavailable, and only the
     const read = await damaged.store.accountSnapshot("ada");
     assert.throws(() => balanceOf(read), isUnavailable(/account ada: /));
   }
+});
+
+test("a window that a scheduled plan replaces before its end promises no refill", async () => {
+  const weekly = planOf("weekly", 10, 70, { overage: { credits: 70, every: "P1W", align: "opening" } });
+  const used = await bench(planOf("monthly", 10, 100), weekly);
+  await used.apply(hold("h", credits(110)));
+  await used.apply(settle("h", credits(110)));
+  await used.apply({ kind: "plan", account: "ada", op: "p", plan: "weekly", at: "refresh", by: "test" });
+  const view = await viewOf(used);
+  assert.deepEqual([view.base.refillMicro, view.overage.refillMicro], [credits(10), 0]);
+  used.clock.nowMs += day;
+  assert.equal((await viewOf(used)).overage.refillMicro, credits(70));
 });

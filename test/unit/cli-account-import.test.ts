@@ -116,8 +116,20 @@ test("additional credits come with the opening, once: of a payment, or promotion
     `line ${line}: ${id}: its credits stay, and the row has ${credits} additional credits\n`;
   const remarks = stays(2, "ada", 40) + stays(3, "bob", 26) + stays(4, "carl", 5);
   assert.equal(other.stderr, `${remarks}Accounts: 3 unchanged.\n`);
+  const same = await load("account,additional,payment\nada,40,pi_1\nbob,25,\n");
+  assert.equal(same.stderr, "Accounts: 2 unchanged.\n");
   assert.deepEqual([shown("ada"), shown("bob"), shown("carl")], [["40 paid"], ["25"], []]);
   assert.deepEqual(ledger.store.audit().broken, []);
+});
+
+test("a number with a dot is no number of credits", async () => {
+  const text = "account;plan;additional;payment\nada;starter;1.000;pi_1\n";
+  for (const options of [["--dry-run"], []]) {
+    const ran = await load(text, ...options);
+    assert.match(ran.stderr, /line 2, column additional: credits must be whole credits.*"1\.000"/);
+    assert.notEqual(ran.code, 0);
+  }
+  assert.deepEqual(await ids(), []);
 });
 
 test("an existing account stays as it is; --update sets its contact, and never its plan", async () => {

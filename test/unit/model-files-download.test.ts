@@ -247,6 +247,21 @@ for (const [name, first, second, range, ifRange] of broken) {
   });
 }
 
+test("starts over if the server sends a range of other content, against if-range", async () => {
+  await using server = await startServer((request, response, count) => {
+    const other = Buffer.alloc(content.length, 7);
+    if (count === 1) return sendContent(request, response, other, { etag: '"a"', hangAfterBytes: half });
+    delete request.headers["if-range"];
+    sendContent(request, response, content, { etag: '"b"' });
+  });
+  const given = cutting(await options(), server, firstTime(half));
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
+  assert.deepEqual(
+    server.requests.map(({ range }) => range),
+    [undefined, `bytes=${half}-`, undefined],
+  );
+});
+
 test("starts over if the hub names other content than that of the part", async () => {
   // The storage host sends no etag, so only the hub's name for the content identifies it.
   await using storage = await startServer((request, response, count) => {

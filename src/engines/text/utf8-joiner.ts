@@ -31,7 +31,7 @@ export class Utf8Joiner {
     const open = incompleteTail(all);
     // A token that completes one character and starts another passes on the complete one, so no
     // text waits indefinitely.
-    const completed = waiting > 0 && all.length - open > waiting;
+    const completed = waiting > 0 && all.length - open >= waiting;
     const whole = open === 0 || completed ? all.length - open : 0;
     this.#bytes = whole === 0 ? all : all.subarray(whole);
     return whole === 0 ? null : this.#take(decoder.decode(all.subarray(0, whole)));

@@ -230,10 +230,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #receive(sent: string, name: string | undefined): void {
     if (this.#isReleased || this.#isBroken) return;
-    const data = sent.trim();
+    const data = sent.startsWith(doneData) ? sent.trim() : sent;
     if (name === "error" && data !== doneData) this.#break(failureOfNamedError(data));
     // Gateways send events without data as a sign of life.
-    else if (data !== "") this.#events.push(data);
+    else if (data.trim() !== "") this.#events.push(data);
   }
 
   #end(ending: "ended" | UpstreamFailure): void {

@@ -5,7 +5,7 @@ import { type BoundAction, bindFor } from "../../actions/bind.ts";
 import { creditActions } from "../../actions/credit-runs.ts";
 import { changePlans, changeStates, importAccountList, topUpAccounts } from "../../actions/many.ts";
 import { refusalOf } from "../../ledger/refusals.ts";
-import { creditsIn, grouped, microOf } from "../../units.ts";
+import { creditsIn, grouped, microOf, shortTime } from "../../units.ts";
 import { importRows, importRowsOf } from "./account-import.ts";
 import { pageOfRows, type RowResult, refusedRow, rowsPage, runChecked } from "./account-rows.ts";
 
@@ -81,7 +81,7 @@ export const manyActions = {
         const { result } = await runChecked(accountActions.previewPlan, operator, { account, plan, at });
         const { before, after, effective_at: effectiveAt } = result;
         const isSame = before.plan === after.plan;
-        const text = isSame ? `plan ${plan}` : `plan ${before.plan} → ${plan}, ${effectiveAt.slice(0, 10)}`;
+        const text = isSame ? `plan ${plan}` : `plan ${before.plan} → ${plan}, ${shortTime(effectiveAt)}`;
         return { result: isSame ? "unchanged" : "updated", text };
       },
       async (account) => {

@@ -124,6 +124,10 @@ function Sums(props: {
     return <Empty>No request has finished in this period. Choose another one, or send a request.</Empty>;
   }
   const name = (row: UsageSum) => <Name row={row} by={by} nameOfKey={nameOfKey} />;
+  const ofMany = by === "key" && report.data.some(({ account }) => account !== report.data[0]?.account);
+  const groups = ofMany
+    ? columnsOf("usageSum", "key account", { key: name })
+    : columnsOf("usageSum", by, { day: name, model: name, key: name, account: name });
   const inMoney = money.map((column) => ({ ...column, title: `Paid in ${report.currency}` }));
   const measures = [...counts, ...(report.currency === null ? [] : inMoney), ...paid];
   return (
@@ -131,11 +135,8 @@ function Sums(props: {
       <Table
         caption={`Usage by ${by}`}
         rows={report.data}
-        keyOf={(row) => groupNameOf(row)}
-        columns={[
-          ...columnsOf("usageSum", by, { day: name, model: name, key: name, account: name }),
-          ...measures,
-        ]}
+        keyOf={(row) => `${groupNameOf(row)} ${row.account}`}
+        columns={[...groups, ...measures]}
         foot={
           <tfoot>
             <tr>
@@ -173,9 +174,6 @@ function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey
     );
   }
   if (by === "day") return <span class="nowrap">{name}</span>;
-  return (
-    <Link to={withParameters({ [by]: name, by: "day", after: null })}>
-      {by === "key" ? nameOfKey(name) : name}
-    </Link>
-  );
+  const shown = by === "key" ? nameOfKey(name) : name;
+  return <Link to={withParameters({ [by]: name, by: "day", after: null })}>{shown}</Link>;
 }

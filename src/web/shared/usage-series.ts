@@ -47,7 +47,9 @@ export async function usageSeries(
   };
   const query = { ...filter, by, order: "cost", limit: seriesMax + 1 };
   const { data } = await (asked ?? get<UsageReport>(path, query, signal));
-  const top = data.slice(0, seriesMax).map((row) => daily(groupNameOf(row), { [by]: groupNameOf(row) }));
+  // A key of a front end has a row for each account.
+  const names = [...new Set(data.map(groupNameOf))].slice(0, seriesMax);
+  const top = names.map((name) => daily(name, { [by]: name }));
   const named = (series: readonly Series[]) =>
     renameSeries(series, (id) => data.find((row) => groupNameOf(row) === id)?.owner ?? id);
   if (data.length <= seriesMax) return named(await Promise.all(top));

@@ -20,7 +20,7 @@ export function confiningOptions(
   environment: Readonly<Record<string, string | undefined>>,
 ): string[] {
   if (process.platform !== "linux") return [];
-  const program = resolve(import.meta.dirname, "../../../..");
+  const program = resolve(import.meta.dirname, "../../..");
   const readable = [
     program,
     join(program, "..", "package.json"),

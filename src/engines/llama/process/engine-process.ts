@@ -80,7 +80,8 @@ export class EngineProcess {
     });
     const lastLines: string[] = [];
     for (const input of [this.#child.stdout, this.#child.stderr]) {
-      if (input === null) continue;
+      // Undefined, although its type says otherwise, if the process may open no more files.
+      if (!input) continue;
       createInterface({ input }).on("line", (line) => {
         const text = line.slice(0, lineLengthMax);
         lastLines.push(text);

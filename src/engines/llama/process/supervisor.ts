@@ -102,7 +102,9 @@ export class Supervisor {
   #restartLater(): void {
     const { log } = this.#options;
     this.#restartTimer = setTimeout(() => {
-      this.launch().then(
+      // Without memory or files for a process, Node throws.
+      const launched = Promise.resolve().then(() => this.launch());
+      launched.then(
         () => log.info({ engine: this.pid }, "the engine's process has been started again"),
         (error: unknown) => {
           log.error({ error: String(error) }, "the engine's process could not be started again");

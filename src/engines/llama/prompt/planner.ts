@@ -73,12 +73,16 @@ export class PromptPlanner {
   }
 
   async plan(messages: readonly Message[], reasoning: Reasoning): Promise<Prepared> {
-    const least = this.#leastTokens(messages);
+    // Many templates cut blanks off, but not all do.
+    const least = this.#leastTokens(messages.map(({ content }) => content.trim()));
     if (least >= this.#options.contextWindow) return { promptTokens: least, prompt: null };
     const thinkingTokensMax =
       reasoning.maxTokens ??
       (reasoning.effort === undefined ? undefined : thinkingTokensOfEffort.get(reasoning.effort));
     const parts = this.#render(messages, this.#switch(thinkingTokensMax));
+    const contents = parts.map(({ from, text }) => (from === "content" ? text : ""));
+    const rendered = this.#leastTokens([contents.join("")]);
+    if (rendered >= this.#options.contextWindow) return { promptTokens: rendered, prompt: null };
     let thinking = this.thinkTags !== null && endsWith(parts, this.thinkTags[0]);
     if (this.thinkTags !== null && thinkingTokensMax === 0) {
       const [open, close] = this.thinkTags;
@@ -117,13 +121,13 @@ export class PromptPlanner {
     return thinkingTokensMax > 0;
   }
 
-  /** Returns a lower bound, from the number of messages and their bytes. */
-  #leastTokens(messages: readonly Message[]): number {
+  /** Returns a lower bound, from the number of texts and their bytes. */
+  #leastTokens(texts: readonly string[]): number {
     const { vocabulary } = this.#options;
     let bytes = 0;
-    for (const { content } of messages) bytes += Buffer.byteLength(content.trim());
+    for (const text of texts) bytes += Buffer.byteLength(text);
     const byBytes = vocabulary.lossless ? Math.ceil(bytes / vocabulary.bytesPerTokenMax) : 0;
-    return Math.max(messages.length, byBytes);
+    return Math.max(texts.length, byBytes);
   }
 }
 
