@@ -220,8 +220,8 @@ function postgresStoreOn({
     async accountSnapshot(account) {
       const found = await lookUp(() => findSnapshot(pools.lookups, account, clock));
       if (found === null) return null;
-      const { epoch, ...snapshot } = found;
-      return { ...snapshot, plans: await plans.at(epoch) };
+      const { mark, ...snapshot } = found;
+      return { ...snapshot, plans: await plans.at(mark) };
     },
     close() {
       closing.abort();
