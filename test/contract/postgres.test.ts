@@ -19,11 +19,14 @@ import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres
 import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
 import { openTransaction } from "../fixtures/postgres-session.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
+import { hour, minute } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
 const secret = "open sesame";
+const bob = { id: "bob", plan: "starter", contact: {} };
+const isNotDone = (error: unknown) => error instanceof StoreUnavailableError && !error.mayBeDone;
 let server: Postgres;
 let database = "";
 
@@ -250,11 +253,30 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
          create trigger full_disk before insert on hold for each statement execute function full_disk()`,
         database,
       );
-      const isNotDone = (error: unknown) => error instanceof StoreUnavailableError && !error.mayBeDone;
       await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
       own.close();
       await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
+      await assert.rejects(store.putAccount(bob, { dryRun: false, by: "test" }), isNotDone);
       await store.close();
+    });
+
+    test("an operation before which the clock could not be recorded is reported as not done", async () => {
+      const url = server.url(database);
+      await make(url);
+      let uptimeMs = hour;
+      const clock = { clockMs: () => Date.now(), uptimeMs: () => uptimeMs };
+      store = await openPostgresStore({ url, plans, settings: patientSettings, clock });
+      opened.push(store);
+      await server.sql(
+        `create function full_disk() returns trigger language plpgsql as
+           $$ begin raise exception using errcode = 'disk_full'; end $$;
+         create trigger full_disk before update on clock for each statement execute function full_disk()`,
+        database,
+      );
+      // Nobody has looked at the clock for so long.
+      uptimeMs += minute;
+      await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
+      await assert.rejects(store.putAccount(bob, { dryRun: false, by: "test" }), isNotDone);
     });
 
     test("a commit that is retried while the server still runs it counts once", async () => {

@@ -4,7 +4,7 @@
  * Guarantees that the times of a statement are those of the server's clock, read in the statement.
  * Only a node that does not follow this clock uses its own.
  */
-import { invariant } from "../../errors.ts";
+import { invariant, withNothingDone } from "../../errors.ts";
 import { type Asked, type ClockState, clockCells, LedgerClock } from "../../ledger/clock.ts";
 import type { Times } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
@@ -136,10 +136,13 @@ export class PostgresClock implements CommitClock {
 
   /**
    * Records the times if this process does not `look` regularly. Uses a connection for commits:
-   * those never wait for other reads.
+   * those never wait for other reads. After an error nothing of the commit is done.
    */
   async prepareCommit(commits: ConnectionPool): Promise<void> {
-    if (this.#machine.uptimeMs() - this.#lookedMs >= oldMs) await this.look(commits);
+    if (this.#machine.uptimeMs() - this.#lookedMs < oldMs) return;
+    await this.look(commits).catch((error: unknown) => {
+      throw withNothingDone(error);
+    });
   }
 
   /** Reads the clock, records the times, and goes on from what other nodes have recorded. */

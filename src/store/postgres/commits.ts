@@ -168,9 +168,7 @@ export class PostgresCommits {
   }
 
   async #attempt(operations: readonly Operation[], skipsLocked: boolean): Promise<Decision[]> {
-    const connection = await this.#connections.connect().catch((error: unknown) => {
-      throw withNothingDone(error);
-    });
+    const connection = await this.#connections.connect();
     let broken = true;
     let isWriting = false;
     try {
