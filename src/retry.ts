@@ -29,7 +29,7 @@ export async function retryWhile<T>(
 interface RetryPolicy {
   /** Pauses before each further attempt. After the last one the error of the attempt counts. */
   retriesMs: readonly number[];
-  /** No attempt starts after this time. An attempt that is under way may take longer. */
+  /** No attempt starts later. One that is under way may take longer. */
   giveUpMs: number;
 }
 
@@ -41,8 +41,10 @@ export function retry<T>(
 ): Promise<T> {
   const beganMs = performance.now();
   const delayMs = (error: unknown, failures: number) => {
-    const isOver = performance.now() - beganMs >= giveUpMs;
-    return error instanceof StoreUnavailableError && !isOver ? retriesMs[failures - 1] : undefined;
+    const leftMs = giveUpMs - (performance.now() - beganMs);
+    const pauseMs = retriesMs[failures - 1];
+    if (!(error instanceof StoreUnavailableError) || leftMs <= 0 || pauseMs === undefined) return undefined;
+    return Math.min(pauseMs, leftMs);
   };
   return retryWhile(attempt, delayMs, signal);
 }
