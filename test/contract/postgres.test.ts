@@ -260,6 +260,40 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await store.close();
     });
 
+    test("a clock that nobody can record for 15 s is a failure, and commits go on", async () => {
+      const url = server.url(database);
+      await make(url);
+      let passedMs = hour;
+      const startMs = Date.now();
+      const clock = { clockMs: () => startMs + passedMs, uptimeMs: () => passedMs };
+      const [one, two] = await Promise.all(
+        [0, 1].map(() => openPostgresStore({ url, plans, settings: patientSettings, clock })),
+      );
+      assert.ok(one !== undefined && two !== undefined);
+      opened.push(one, two);
+      const lock = () => openTransaction(url, "select from clock for update");
+      await using locker = await lock();
+      passedMs += 14_000;
+      await one.clock();
+      passedMs += 15_000;
+      await assert.rejects(one.clock(), /the row of the clock/);
+      // The next commit looks too.
+      passedMs += 15_000;
+      assert.deepEqual(
+        (await one.commit([hold("h1", 1)])).map(({ kind }) => kind),
+        ["held"],
+      );
+      await assert.rejects(one.clock(), /the row of the clock/);
+      await locker.rollback();
+      await one.clock();
+      // Another node is faster each time.
+      passedMs += minute;
+      await two.clock();
+      await using other = await lock();
+      await one.clock();
+      await other.rollback();
+    });
+
     test("an operation before which the clock could not be recorded is reported as not done", async () => {
       const url = server.url(database);
       await make(url);
