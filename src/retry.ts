@@ -1,5 +1,5 @@
 /**
- * Retries and cancellable pauses.
+ * Retries, cancellable pauses, and a limit for waiting.
  *
  * Any number of pauses share one listener on a signal: adding a listener takes longer the more
  * there are, and every request pauses while the store is unavailable.
@@ -47,6 +47,13 @@ export function retry<T>(
     return Math.min(pauseMs, leftMs);
   };
   return retryWhile(attempt, delayMs, signal);
+}
+
+/** Rejects if the work takes longer than that. It goes on, and nobody waits for it. */
+export async function inTime<T>(work: Promise<T>, ms = 3_000): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(reject, ms, new Error(`no answer within ${ms} ms`));
+  return await Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
 /** For each signal, the functions that end the pauses under way. */
