@@ -1,5 +1,5 @@
 /**
- * Retries and cancellable pauses.
+ * Retries, cancellable pauses, and a limit for waiting.
  *
  * Any number of pauses share one listener on a signal: adding a listener takes longer the more
  * there are, and every request pauses while the store is unavailable.
@@ -29,7 +29,7 @@ export async function retryWhile<T>(
 interface RetryPolicy {
   /** Pauses before each further attempt. After the last one the error of the attempt counts. */
   retriesMs: readonly number[];
-  /** No attempt starts after this time. An attempt that is under way may take longer. */
+  /** No attempt starts later. One that is under way may take longer. */
   giveUpMs: number;
 }
 
@@ -41,10 +41,19 @@ export function retry<T>(
 ): Promise<T> {
   const beganMs = performance.now();
   const delayMs = (error: unknown, failures: number) => {
-    const isOver = performance.now() - beganMs >= giveUpMs;
-    return error instanceof StoreUnavailableError && !isOver ? retriesMs[failures - 1] : undefined;
+    const leftMs = giveUpMs - (performance.now() - beganMs);
+    const pauseMs = retriesMs[failures - 1];
+    if (!(error instanceof StoreUnavailableError) || leftMs <= 0 || pauseMs === undefined) return undefined;
+    return Math.min(pauseMs, leftMs);
   };
   return retryWhile(attempt, delayMs, signal);
+}
+
+/** Rejects if the work takes longer than that. It goes on, and nobody waits for it. */
+export async function inTime<T>(work: Promise<T>, ms = 3_000): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(reject, ms, new Error(`no answer within ${ms} ms`));
+  return await Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
 /** For each signal, the functions that end the pauses under way. */

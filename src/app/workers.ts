@@ -4,7 +4,8 @@
  * questions that they ask one another (peers.ts), and starts a worker again that has died.
  *
  * One worker starts alone, so that the migration, the first key and every mistake of the start
- * come once. The service ends if that start fails, or if a later start fails again and again.
+ * come once. The service ends if that start fails, or if later starts fail again and again and no
+ * worker is up: one that is may wait for the database with charges.
  */
 import type { ChildProcess } from "node:child_process";
 import cluster, { type Worker } from "node:cluster";
@@ -115,7 +116,8 @@ export class Workers {
     this.#members.delete(worker.id);
     if (last !== null) this.#departed = countersOf(last, this.#departed);
     if (!isUp) this.#failures += 1;
-    const pauseMs = pausesMs[this.#failures];
+    const isAnyUp = [...this.#members.values()].some((member) => member.isUp);
+    const pauseMs = pausesMs[this.#failures] ?? (isAnyUp ? pausesMs.at(-1) : undefined);
     const died = { worker: worker.id, code, signal };
     if (this.#isStopping) this.#exitCode ||= code ?? 1;
     else if (this.#hasBeenUp && pauseMs !== undefined) {

@@ -114,7 +114,8 @@ export interface ChatRecord {
    */
   charged(charge: Charge): void;
   /**
-   * The charge could not be recorded and is given up: the hold is charged by its last checkpoint.
+   * The charge could not be recorded and is given up: the hold is charged by its last checkpoint,
+   * if there is one.
    */
   unsettled(reason: unknown): void;
 }

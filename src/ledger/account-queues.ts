@@ -17,6 +17,8 @@ import type { Outcome } from "./outcomes.ts";
 /** An operation and its caller. */
 export interface QueuedOperation {
   readonly operation: Operation;
+  /** Time of `performance.now()` at which it came into a commit queue. */
+  queuedMs?: number;
   /** Time of `performance.now()` since the account is locked or the store is unavailable. */
   waitingSinceMs?: number;
   /** True if an attempt has failed, but may have been executed. */

@@ -34,8 +34,8 @@ export interface LedgerOptions {
   /** Pauses before each further attempt at an operation. It is rejected after the last attempt. */
   retriesMs?: readonly number[];
   /**
-   * No further attempt is made after this time. An attempt alone may take long, because of a lock
-   * or the network.
+   * No further attempt is made after this time, which includes that behind earlier commits. An
+   * attempt alone may take long, because of a lock or the network.
    */
   giveUpMs?: number;
   /** For tests: longest time in which operations are collected for a commit. 0: no delay. */
@@ -235,6 +235,7 @@ export class Ledger {
       return;
     }
     const queue = this.#queueOf(account);
+    entry.queuedMs = performance.now();
     queue.waiting.push(entry);
     queue.underWay ??= this.#run(queue);
   }
@@ -284,7 +285,9 @@ export class Ledger {
   async #commit(batch: readonly QueuedOperation[], retriesMs: readonly number[]): Promise<Deferred> {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
-    const policy = { retriesMs, giveUpMs: this.#giveUpMs };
+    // The first one has waited longest.
+    const waitedMs = beganMs - (batch[0]?.queuedMs ?? beganMs);
+    const policy = { retriesMs, giveUpMs: this.#giveUpMs - waitedMs };
     const attempt = async () => {
       try {
         return await this.#store.commit(operations);

@@ -80,6 +80,8 @@ export interface AppliedPlans extends RowOf<typeof appliedColumns> {}
 export interface PlanCatalog {
   /** The number of the current plans section, or 0 if none was applied. */
   epoch: number;
+  /** Differs for each section, also for two with one number, before and after a failover. */
+  mark: number;
   /** Of every section that was applied, oldest first. */
   fingerprints: readonly string[];
   /**

@@ -10,17 +10,16 @@ export class KeptPlans {
     this.#find = find;
   }
 
-  /** Returns the plans of this section or of a newer one, or null if they have not been read. */
-  known(epoch: number): PlanCatalog | null {
-    return this.#kept !== null && this.#kept.epoch >= epoch ? this.#kept : null;
+  /** Returns the plans of the section with this mark, or null if others are kept. */
+  known(mark: number): PlanCatalog | null {
+    return this.#kept?.mark === mark ? this.#kept : null;
   }
 
-  /** Returns the plans of this section or of a newer one. */
-  async at(epoch: number): Promise<PlanCatalog> {
-    const known = this.known(epoch);
+  /** Returns the plans of this section, or those that have become current since. */
+  async at(mark: number): Promise<PlanCatalog> {
+    const known = this.known(mark);
     if (known !== null) return known;
-    const read = await readCatalog(this.#find);
-    if (this.#kept === null || this.#kept.epoch < read.epoch) this.#kept = read;
+    this.#kept = await readCatalog(this.#find);
     return this.#kept;
   }
 }

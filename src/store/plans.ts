@@ -25,9 +25,11 @@ import { type PlanVersionRow, planFileTable, planVersionTable } from "./tables.t
 export const readVersions = `select ${planVersionTable.list()} from plan_version order by plan, version`;
 export const readFiles = `select ${planFileTable.list()} from plan_file order by epoch`;
 /**
- * The number of the current section. Plans that were read with this number are still current.
+ * The mark of the current section. Plans that were read with this mark are still current. After a
+ * failover that lost a section, the next one gets its number.
  */
-export const readEpoch = "select coalesce(max(epoch), 0) from plan_file";
+export const readMark =
+  "select coalesce((select epoch + applied_ms from plan_file order by epoch desc limit 1), 0)";
 
 /** Counts the accounts on each plan. A closed account needs no plan any more. */
 export const countAccounts = "select plan, count(*) from account where state <> 'closed' group by plan";
@@ -50,8 +52,9 @@ export function catalogOf(versionCells: Cells, fileCells: Cells): PlanCatalog {
   }
   for (const plan of damaged.keys()) versions.delete(plan);
   const files = fileCells.map((cells) => planFileTable.rowOf(cells));
-  const { epoch = 0, plans: offered = [] } = files.at(-1) ?? {};
-  return { epoch, fingerprints: files.map(({ fingerprint }) => fingerprint), offered, versions, damaged };
+  const { epoch = 0, appliedMs = 0, plans: offered = [] } = files.at(-1) ?? {};
+  const fingerprints = files.map(({ fingerprint }) => fingerprint);
+  return { epoch, mark: epoch + appliedMs, fingerprints, offered, versions, damaged };
 }
 
 /**

@@ -17,7 +17,7 @@ import { findingOf, findingsSql } from "./findings.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import type { KeptPlans } from "./kept-plans.ts";
 import { paymentPeriodOf, paymentPeriodsSql } from "./payment-report.ts";
-import { accountsOnPlansOf, countAccounts, readEpoch } from "./plans.ts";
+import { accountsOnPlansOf, countAccounts, readMark } from "./plans.ts";
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import { parametersOf, type SqlDialect, type SqlStatement } from "./sql.ts";
 import type { FoundKey, Receipt, Store, UsageQuery } from "./store.ts";
@@ -76,7 +76,7 @@ type Queries = Pick<
 >;
 
 /** The cells that `accountIn` reads, of an account with the alias `a`. */
-export const accountCells = `${accountStandingTable.list("a")}, a.base_until_ms, (${readEpoch})`;
+export const accountCells = `${accountStandingTable.list("a")}, a.base_until_ms, (${readMark})`;
 
 const keyOfAccount = `select ${keyTable.list("k")}, ${accountCells}
   from api_key as k left join account as a on a.id = k.account`;
@@ -120,8 +120,8 @@ export async function accountIn(
   const untilMs = cells.at(-2);
   const base = untilMs === null ? null : { untilMs: Number(untilMs) };
   const name = planAt({ ...standing, base }, atMs);
-  const epoch = Number(cells.at(-1));
-  const catalog = plans.known(epoch) ?? (await plans.at(epoch));
+  const mark = Number(cells.at(-1));
+  const catalog = plans.known(mark) ?? (await plans.at(mark));
   const plan = newestVersion(catalog, name) ?? null;
   return { account: { state, endsMs }, plan, problem: planProblem(catalog, name, null) };
 }
@@ -178,7 +178,7 @@ export function queriesOn(
 
     /** Not retried like the lookups of requests, so that nobody waits for it. */
     async plans() {
-      const [cells] = await find("service", { text: readEpoch, values: [] });
+      const [cells] = await find("service", { text: readMark, values: [] });
       return await plans.at(Number(cells?.[0]));
     },
 

@@ -1,5 +1,6 @@
 /** The metrics of events: attempts of this process, and the state of all endpoints. */
 import { Counter, Gauge, type Registry } from "prom-client";
+import { inTime } from "../retry.ts";
 import type { ListedEndpoint } from "../store/events.ts";
 
 /** The endpoints of a configuration are few, so they may be a label. */
@@ -45,7 +46,7 @@ export class EventMetrics {
   async update(): Promise<void> {
     const { pending, dead, failing } = this.#gauges;
     // The other metrics are useful even if the store does not respond.
-    const rows = await this.#endpoints().catch(() => null);
+    const rows = await inTime(this.#endpoints()).catch(() => null);
     for (const gauge of Object.values(this.#gauges)) gauge.reset();
     if (rows === null) pending.set({ endpoint: "" }, Number.NaN);
     for (const row of rows ?? []) {

@@ -12,6 +12,7 @@ import type { Charge } from "../chat/generate.ts";
 import type { ClockState } from "../ledger/clock.ts";
 import type { Committed } from "../ledger/ledger.ts";
 import type { Ending } from "../ledger/rows.ts";
+import { inTime } from "../retry.ts";
 import type { AuditRecord } from "../store/audit-report.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
@@ -414,8 +415,7 @@ export class Metrics implements RequestObserver {
   }
 
   async #updateAll(): Promise<void> {
-    if (this.#sources !== null) await this.#update(this.#sources);
-    await this.events.update();
+    await Promise.all([this.#sources && this.#update(this.#sources), this.events.update()]);
   }
 
   async #update(sources: MetricsSources): Promise<void> {
@@ -433,8 +433,8 @@ export class Metrics implements RequestObserver {
     this.#lateCharges.set(sources.lateCharges());
     // The other metrics are useful even if the store does not respond. /readyz reports that.
     const [totals, audit] = await Promise.all([
-      sources.holdTotals().catch(() => ({ holds: Number.NaN, heldMicro: Number.NaN })),
-      sources.lastAudit().catch(() => null),
+      inTime(sources.holdTotals()).catch(() => ({ holds: Number.NaN, heldMicro: Number.NaN })),
+      inTime(sources.lastAudit()).catch(() => null),
     ]);
     this.#holds.set(totals.holds);
     this.#held.set(totals.heldMicro / microPerCredit);

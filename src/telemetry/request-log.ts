@@ -4,7 +4,7 @@
  */
 import type { Logger } from "pino";
 import type { Charge } from "../chat/generate.ts";
-import { given } from "../objects.ts";
+import { fieldOf, given } from "../objects.ts";
 import { microPerCredit } from "../units.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
@@ -64,9 +64,11 @@ export class RequestLog implements RequestObserver {
   }
 
   unsettled({ requestId }: RequestRecord, reason: unknown): void {
+    const isUnknown = fieldOf(reason, "kind") === "unknown_hold";
+    const instead = isUnknown ? "the database has no hold of it, so nothing" : "its last checkpoint";
     this.#logger.error(
       { requestId, err: reason },
-      "a charge could not be recorded and is given up; its last checkpoint will be charged",
+      `a charge could not be recorded and is given up; ${instead} will be charged`,
     );
   }
 }

@@ -135,5 +135,39 @@ for (const backend of backends) {
         ["trial", 1],
       ]);
     });
+
+    if (backend.name !== "PostgreSQL") return;
+
+    test("are those of the database again if a failover has lost a section, and if the next one has its number", async () => {
+      const apply = async (base: number) => {
+        database.clock.advance(minute);
+        await one.applyPlans(plansOf(planOf("trial", base, 10)), { force: false, by: "test" });
+        database.clock.advance(minute);
+      };
+      /** The credits by which both nodes read the plan, and by which one opens an account. */
+      const creditsOf = async (account: string) => {
+        const found = await Promise.all([one, two].map((store) => store.findKey("1".repeat(64))));
+        await two.commit([{ kind: "open", account, plan: "trial", by: "test" }]);
+        const opened = (await two.accountSnapshot(account))?.account.base;
+        return [...found.map((each) => each?.plan?.base.credits), Number(opened?.amountMicro) / credits(1)];
+      };
+      /** Both nodes keep the section, and it is lost. No fact may need it. */
+      const keepAndLose = async (base: number) => {
+        await apply(base);
+        for (const store of [one, two]) {
+          await store.commit([]);
+          assert.equal((await store.findKey("1".repeat(64)))?.plan?.base.credits, base);
+        }
+        await database.sql(
+          `begin; set local session_replication_role = replica; delete from plan_file where epoch = 2;
+           delete from plan_version where version = 2; delete from change_log where id = 'plans:2'; commit`,
+        );
+      };
+      await keepAndLose(200);
+      assert.deepEqual(await creditsOf("bob"), [100, 100, 100]);
+      await keepAndLose(300);
+      await apply(400);
+      assert.deepEqual(await creditsOf("cy"), [400, 400, 400]);
+    });
   });
 }

@@ -19,11 +19,14 @@ import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres
 import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
 import { openTransaction } from "../fixtures/postgres-session.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
+import { hour, minute } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
 const secret = "open sesame";
+const bob = { id: "bob", plan: "starter", contact: {} };
+const isNotDone = (error: unknown) => error instanceof StoreUnavailableError && !error.mayBeDone;
 let server: Postgres;
 let database = "";
 
@@ -250,11 +253,64 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
          create trigger full_disk before insert on hold for each statement execute function full_disk()`,
         database,
       );
-      const isNotDone = (error: unknown) => error instanceof StoreUnavailableError && !error.mayBeDone;
       await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
       own.close();
       await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
+      await assert.rejects(store.putAccount(bob, { dryRun: false, by: "test" }), isNotDone);
       await store.close();
+    });
+
+    test("a clock that nobody can record for 15 s is a failure, and commits go on", async () => {
+      const url = server.url(database);
+      await make(url);
+      let passedMs = hour;
+      const startMs = Date.now();
+      const clock = { clockMs: () => startMs + passedMs, uptimeMs: () => passedMs };
+      const [one, two] = await Promise.all(
+        [0, 1].map(() => openPostgresStore({ url, plans, settings: patientSettings, clock })),
+      );
+      assert.ok(one !== undefined && two !== undefined);
+      opened.push(one, two);
+      const lock = () => openTransaction(url, "select from clock for update");
+      await using locker = await lock();
+      passedMs += 14_000;
+      await one.clock();
+      passedMs += 15_000;
+      await assert.rejects(one.clock(), /the row of the clock/);
+      // The next commit looks too.
+      passedMs += 15_000;
+      assert.deepEqual(
+        (await one.commit([hold("h1", 1)])).map(({ kind }) => kind),
+        ["held"],
+      );
+      await assert.rejects(one.clock(), /the row of the clock/);
+      await locker.rollback();
+      await one.clock();
+      // Another node is faster each time.
+      passedMs += minute;
+      await two.clock();
+      await using other = await lock();
+      await one.clock();
+      await other.rollback();
+    });
+
+    test("an operation before which the clock could not be recorded is reported as not done", async () => {
+      const url = server.url(database);
+      await make(url);
+      let uptimeMs = hour;
+      const clock = { clockMs: () => Date.now(), uptimeMs: () => uptimeMs };
+      store = await openPostgresStore({ url, plans, settings: patientSettings, clock });
+      opened.push(store);
+      await server.sql(
+        `create function full_disk() returns trigger language plpgsql as
+           $$ begin raise exception using errcode = 'disk_full'; end $$;
+         create trigger full_disk before update on clock for each statement execute function full_disk()`,
+        database,
+      );
+      // Nobody has looked at the clock for so long.
+      uptimeMs += minute;
+      await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
+      await assert.rejects(store.putAccount(bob, { dryRun: false, by: "test" }), isNotDone);
     });
 
     test("a commit that is retried while the server still runs it counts once", async () => {

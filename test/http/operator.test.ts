@@ -2,8 +2,10 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { IsSchema } from "typebox/schema";
+import { holdBack } from "../fixtures/held-back.ts";
 import {
   type Fields,
   fieldsOf,
@@ -52,6 +54,21 @@ operatorTest("is not ready without a model or without the store", async (operato
   service.store.accounts = () => Promise.reject(new Error("no such disk"));
   assert.equal((await operator.get("/readyz")).body.store, "unreachable");
   service.store.accounts = accounts;
+});
+
+operatorTest("answers probes and Prometheus while the store never does", async (operator, service) => {
+  using _accounts = holdBack(service.store, "accounts");
+  using _holds = holdBack(service.store, "holdTotals");
+  using _audit = holdBack(service.store, "lastAudit");
+  service.metrics.events.observe(() => new Promise(() => {}));
+  const answers = Promise.all([operator.get("/readyz"), operator.get("/metrics")]);
+  const answered = await Promise.race([answers, sleep(60_000, null, { ref: false })]);
+  assert.ok(answered !== null, "they wait for the store");
+  const [ready, metrics] = answered;
+  assert.deepEqual([ready.status, ready.body.store], [503, "unreachable"]);
+  assert.match(metrics.text, /^inkwell_held_credits nan$/im);
+  assert.match(metrics.text, /^inkwell_events_pending\{endpoint=""\} nan$/im);
+  assert.match(metrics.text, /^inkwell_running_requests 0$/m);
 });
 
 void test("is not ready while the database cannot be written", async () => {

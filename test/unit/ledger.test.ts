@@ -222,6 +222,33 @@ test("makes no further attempt after the time limit", async () => {
   assert.equal(attempts, 1);
 });
 
+test("an operation that waits behind a commit that fails is rejected as soon as if it came first", async (t) => {
+  let nowMs = 0;
+  t.mock.method(performance, "now", () => nowMs);
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const attempts: number[] = [];
+  const store: LedgerStore = {
+    async commit() {
+      attempts.push(nowMs);
+      throw unavailable();
+    },
+  };
+  const ledger = new Ledger(store, { retriesMs: [100, 200, 400, 800], giveUpMs: 1000 });
+  const rejected: string[] = [];
+  const comingAt = [0, 20, 900, 1500];
+  for (; rejected.length < comingAt.length && nowMs <= 10_000; nowMs += 10) {
+    t.mock.timers.tick(10);
+    if (comingAt.includes(nowMs)) {
+      const cameMs = nowMs;
+      ledger.apply(topup(`${cameMs}`)).catch(() => rejected.push(`${cameMs} at ${nowMs}`));
+    }
+    await turns();
+  }
+  assert.deepEqual(rejected, ["0 at 1000", "20 at 1020", "900 at 1020", "1500 at 2500"]);
+  const further = [1500, 1600, 1800, 2200, 2500];
+  assert.deepEqual(attempts, [0, 100, 300, 700, 1000, 1000, 1020, ...further]);
+});
+
 test("rejects every operation of a batch after one round of attempts if the store stays unavailable", async () => {
   const store = new FakeStore();
   store.failures.push(unavailable(), unavailable(), unavailable());

@@ -57,6 +57,22 @@ test("logs a late charge in a separate line", () => {
   );
 });
 
+test("says what is charged in place of a charge that is given up", () => {
+  const lines = recorded((log) => {
+    log.unsettled(recordOf(answered), new Error("a row cannot be read"));
+    // A failover has lost the hold.
+    log.unsettled(recordOf(answered), { kind: "unknown_hold" });
+  });
+  const given = "a charge could not be recorded and is given up;";
+  assert.deepEqual(
+    lines.map(({ msg }) => msg),
+    [
+      `${given} its last checkpoint will be charged`,
+      `${given} the database has no hold of it, so nothing will be charged`,
+    ],
+  );
+});
+
 test("logs a refusal with its code and request id", () => {
   const refused = { ...answered, status: 429, code: "rate_limit_exceeded", firstTokenMs: null } as const;
   const [line = {}] = recorded((log) => log.finished(recordOf(refused)));

@@ -19,6 +19,7 @@ import type { ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import { Peers } from "../../peers.ts";
+import { inTime } from "../../retry.ts";
 import type { Store } from "../../store/store.ts";
 import { metricsText } from "../../telemetry/instruments.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -214,7 +215,7 @@ function healthOf(dependencies: OperatorDependencies, answers: boolean): Health 
 }
 
 async function isAnswering(store: Store): Promise<boolean> {
-  return await store.accounts({ limit: 1 }).then(
+  return await inTime(store.accounts({ limit: 1 })).then(
     () => true,
     () => false,
   );

@@ -4,7 +4,7 @@
  * Guarantees that the times of a statement are those of the server's clock, read in the statement.
  * Only a node that does not follow this clock uses its own.
  */
-import { invariant } from "../../errors.ts";
+import { invariant, StoreUnavailableError, withNothingDone } from "../../errors.ts";
 import { type Asked, type ClockState, clockCells, LedgerClock } from "../../ledger/clock.ts";
 import type { Times } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
@@ -51,17 +51,17 @@ export interface CommitClock {
 }
 
 /**
- * Records the times, and reads the record of all nodes. Never waits for another node. The row is
- * as it was before.
+ * Records the times, and reads the record of all nodes. Never waits for another node, and then
+ * records nothing. The row is as it was before.
  */
 const lookAtClock = `
   with reading as materialized (${reading}),
   recorded as (
     update clock set elapsed_ms = greatest(clock.elapsed_ms, ${elapsedMs}),
       ledger_ms = greatest(clock.ledger_ms, ${ledgerMs})
-    from reading where clock.id in (select id from clock for update skip locked)
+    from reading where clock.id in (select id from clock for update skip locked) returning clock.id
   )
-  select reading.ms, ${clockTable.list("c")} from reading cross join clock c`;
+  select reading.ms, ${clockTable.list("c")}, exists (select from recorded) from reading cross join clock c`;
 
 /** Reads without a change, before the start is allowed. */
 const readClock = `
@@ -69,7 +69,7 @@ const readClock = `
   select reading.ms, ${clockTable.list("c")} from reading cross join clock c`;
 
 /** A service looks every 5 s. */
-const oldMs = 3 * recordEveryMs;
+export const oldMs = 3 * recordEveryMs;
 
 export class PostgresClock implements CommitClock {
   readonly #pool: ConnectionPool;
@@ -78,6 +78,8 @@ export class PostgresClock implements CommitClock {
   readonly #clock = new LedgerClock(clockCells());
   /** Uptime at the last look. */
   #lookedMs = Number.NEGATIVE_INFINITY;
+  /** Uptime at the last look that found the times recorded, by this node or another one. */
+  #recordedMs: number;
   #told: Times = { nowMs: 0, atMs: 0 };
 
   /**
@@ -114,6 +116,7 @@ export class PostgresClock implements CommitClock {
     this.#pool = pool;
     this.#test = test;
     this.#machine = test ?? machineClock;
+    this.#recordedMs = this.#machine.uptimeMs();
   }
 
   /** The times by uptime, without a reading. They never go back. */
@@ -136,29 +139,41 @@ export class PostgresClock implements CommitClock {
 
   /**
    * Records the times if this process does not `look` regularly. Uses a connection for commits:
-   * those never wait for other reads.
+   * those never wait for other reads. After an error nothing of the commit is done.
    */
   async prepareCommit(commits: ConnectionPool): Promise<void> {
-    if (this.#machine.uptimeMs() - this.#lookedMs >= oldMs) await this.look(commits);
+    if (this.#machine.uptimeMs() - this.#lookedMs < oldMs) return;
+    await this.look(commits).catch((error: unknown) => {
+      throw withNothingDone(error);
+    });
   }
 
-  /** Reads the clock, records the times, and goes on from what other nodes have recorded. */
-  async look(pool = this.#pool): Promise<ClockState> {
+  /**
+   * Reads the clock, records the times, and goes on from what other nodes have recorded. Rejects
+   * if nobody has recorded them for `unrecordedMsMax`: who has locked the row may wait for a
+   * standby that is gone, and so would every commit.
+   */
+  async look(pool = this.#pool, unrecordedMsMax = always): Promise<ClockState> {
     const { parameter, asked } = this.ask();
-    const { clockMs, row } = found(
+    const { clockMs, row, isRecorded } = found(
       await pool.query({ name: "look at clock", text: lookAtClock, values: [parameter] }),
     );
-    this.answered(asked, clockMs);
+    const { nowMs } = this.answered(asked, clockMs);
     this.#clock.learn(row);
     this.#lookedMs = asked.uptimeMs;
+    if (isRecorded || nowMs - row.elapsedMs < oldMs) this.#recordedMs = asked.uptimeMs;
+    if (asked.uptimeMs - this.#recordedMs >= unrecordedMsMax)
+      throw new StoreUnavailableError(
+        "another session has kept the row of the clock locked; it may wait for a synchronous standby",
+      );
     return this.#clock.state(asked, clockMs);
   }
 }
 
-function found({ rows }: { rows: unknown[][] }): { clockMs: EpochMs; row: ClockRow } {
+function found({ rows }: { rows: unknown[][] }): { clockMs: EpochMs; row: ClockRow; isRecorded: boolean } {
   const [cells] = rows;
   invariant(cells !== undefined, "the table clock has its row");
   const [clockMs] = cells;
   invariant(typeof clockMs === "number", "the server has a clock");
-  return { clockMs, row: clockTable.rowOf(cells, 1) };
+  return { clockMs, row: clockTable.rowOf(cells, 1), isRecorded: cells.at(-1) === true };
 }

@@ -18,7 +18,7 @@
  *
  * | attempts are repeated by | because of | at most |
  * |---|---|---|
- * | `Ledger` (ledger/ledger.ts) | a `StoreUnavailableError` | 7 times in 15 s |
+ * | `Ledger` (ledger/ledger.ts) | a `StoreUnavailableError` | 7 times in 15 s, with its wait |
  * | `AccountQueues` (ledger/) | the answer `locked` | for 15 s |
  * | `PostgresCommits.commit` | an account or payment that another node just wrote | 2 times |
  * | `#withoutLocked` | a lock timeout; it then skips locked accounts | once |
@@ -91,7 +91,7 @@ export class PostgresCommits {
   readonly #overdueMax: number;
   readonly #skipsForMs: number;
   readonly #events: () => EventSettings | null;
-  /** Kept until a newer plans section is applied. */
+  /** Kept until another plans section is current. */
   #plans: PlanCatalog | null = null;
   /** A time of `performance.now()`. */
   #skipsUntilMs = 0;
@@ -122,7 +122,7 @@ export class PostgresCommits {
         clock: this.#clock,
         skipsLocked: false,
         overdueMax: this.#overdueMax,
-        plansAt: (epoch) => this.#plansAt(connection, epoch),
+        plansAt: (mark) => this.#plansAt(connection, mark),
       });
       const events = this.#events();
       const { outcomes, changes, later } = await decideOn(connection, snapshot, operations, events);
@@ -168,9 +168,7 @@ export class PostgresCommits {
   }
 
   async #attempt(operations: readonly Operation[], skipsLocked: boolean): Promise<Decision[]> {
-    const connection = await this.#connections.connect().catch((error: unknown) => {
-      throw withNothingDone(error);
-    });
+    const connection = await this.#connections.connect();
     let broken = true;
     let isWriting = false;
     try {
@@ -178,7 +176,7 @@ export class PostgresCommits {
         clock: this.#clock,
         skipsLocked,
         overdueMax: this.#overdueMax,
-        plansAt: (epoch) => this.#plansAt(connection, epoch),
+        plansAt: (mark) => this.#plansAt(connection, mark),
       });
       const free = operations.filter(({ account }) => !locked.has(account));
       const { outcomes, changes, later } = await decideOn(connection, snapshot, free, this.#events());
@@ -203,12 +201,11 @@ export class PostgresCommits {
   }
 
   /**
-   * Reads the plans in the transaction of a commit that has read a newer epoch than the kept one.
+   * Reads the plans in the transaction of a commit that has read another mark than the kept one.
    */
-  async #plansAt(connection: Connection, epoch: number): Promise<PlanCatalog> {
-    if (this.#plans !== null && this.#plans.epoch >= epoch) return this.#plans;
-    const read = await readCatalog(async (text) => (await connection.query({ text })).rows);
-    if (this.#plans === null || this.#plans.epoch < read.epoch) this.#plans = read;
+  async #plansAt(connection: Connection, mark: number): Promise<PlanCatalog> {
+    if (this.#plans?.mark === mark) return this.#plans;
+    this.#plans = await readCatalog(async (text) => (await connection.query({ text })).rows);
     return this.#plans;
   }
 }

@@ -7,7 +7,7 @@
 
 import { Socket } from "node:net";
 import pg from "pg";
-import { OperatorError } from "../../errors.ts";
+import { OperatorError, withNothingDone } from "../../errors.ts";
 import { shipped } from "../../invocation.ts";
 import { given } from "../../objects.ts";
 import { causeOf, unavailable } from "../errors.ts";
@@ -221,12 +221,12 @@ export class ConnectionPool implements Connections {
   }
 
   /**
-   * Opens or reuses a connection. Every error is a `StoreUnavailableError`: no statement has been
-   * sent yet.
+   * Opens or reuses a connection. Every error is a `StoreUnavailableError`, with nothing done: no
+   * statement of the caller has been sent yet.
    */
   async connect(): Promise<Connection> {
     const client = await this.#pool.connect().catch((error: unknown) => {
-      throw unavailable(error);
+      throw withNothingDone(unavailable(error));
     });
     if (!this.#ready.has(client)) {
       try {
@@ -234,7 +234,7 @@ export class ConnectionPool implements Connections {
         this.#ready.add(client);
       } catch (error) {
         client.release(true);
-        throw unavailable(error);
+        throw withNothingDone(unavailable(error));
       }
     }
     return {

@@ -13,7 +13,7 @@ import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/r
 import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import { accountRowIn } from "../account-rows.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
-import { readEpoch } from "../plans.ts";
+import { readMark } from "../plans.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
 import { type CommitClock, elapsedMs, reading } from "./clock.ts";
 import type { Connection } from "./connection-pool.ts";
@@ -56,7 +56,7 @@ function holdOf(rows: string): string {
 const readHolds = `
   with reading as materialized (${reading}),
   clock as materialized (
-    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readEpoch}) as epoch from reading
+    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readMark}) as mark from reading
   ),
   overdue as (
     select o.account, o.id, row_number() over (order by o.expires_ms, o.account, o.id) as place
@@ -70,7 +70,7 @@ const readHolds = `
     ) named
     group by account, id
   )
-  select clock.clock_ms, clock.epoch,
+  select clock.clock_ms, clock.mark,
     (select array_agg(distinct account) from overdue where place > $5::bigint), h.place,
     ${holdTable.list("h")}
   from clock left join (select h.*, f.place from found f ${holdOf("f")}) h on true
@@ -125,7 +125,7 @@ const readKeys = `
 
 /** Cells in the result of `readHolds`. */
 const clockAt = 0;
-const epochAt = 1;
+const markAt = 1;
 const moreOverdueAt = 2;
 const placeAt = 3;
 const holdFrom = 4;
@@ -144,8 +144,8 @@ interface ReadOptions {
   /** Skips accounts that another session has locked, in place of waiting for them. */
   skipsLocked: boolean;
   overdueMax: number;
-  /** Returns the plans of this epoch or of a newer one. */
-  plansAt(epoch: number): Promise<PlanCatalog>;
+  /** Returns the plans with this mark, or those that have become current since. */
+  plansAt(mark: number): Promise<PlanCatalog>;
 }
 
 /** Begins a transaction, and locks and reads the rows. */
@@ -191,10 +191,10 @@ export async function readUnderLock(
   });
   const [first] = rows.holds ?? [];
   const clockMs = first?.[clockAt];
-  const epoch = first?.[epochAt];
+  const mark = first?.[markAt];
   invariant(
-    typeof clockMs === "number" && typeof epoch === "number",
-    "the clock and the epoch of the plans are read with the holds",
+    typeof clockMs === "number" && typeof mark === "number",
+    "the clock and the mark of the plans are read with the holds",
   );
   const accounts = (rows.accounts ?? []).map(accountRowIn);
   // If no hold is found, the only row has the clock alone.
@@ -223,7 +223,7 @@ export async function readUnderLock(
   const keys = keysRead.map((cells) => keyTable.rowOf(cells));
   const snapshot: Omit<Snapshot, "later"> = {
     times: clock.answered(asked, clockMs),
-    plans: await plansAt(epoch),
+    plans: await plansAt(mark),
     accounts: new Map(accounts.map(({ row }) => [row.id, row])),
     problems: new Map(
       accounts.flatMap(({ row, problem }) => (problem === null ? [] : [[row.id, problem] as const])),

@@ -10,7 +10,7 @@ import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import { accountRowIn } from "../account-rows.ts";
-import { readEpoch } from "../plans.ts";
+import { readMark } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
 import { answerOf, type SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
@@ -91,9 +91,9 @@ function laterGrantsOf(cell: unknown): AdditionalGrant[] {
 const readSnapshot = `
   with reading as materialized (${reading}),
   clock as materialized (
-    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readEpoch}) as epoch from reading
+    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readMark}) as mark from reading
   )
-  select clock.clock_ms, clock.epoch, ${accountTable.list("a")},
+  select clock.clock_ms, clock.mark, ${accountTable.list("a")},
     (${laterOf}), ${holdTable.list("h")}
   from clock join account a on a.id = $2
   left join lateral (
@@ -102,8 +102,8 @@ const readSnapshot = `
   ) h on true
   order by h.expires_ms, h.id`;
 
-/** An account without the plans, of which it has the epoch. */
-type FoundSnapshot = Omit<AccountSnapshot, "plans"> & { epoch: number };
+/** An account without the plans, of which it has the mark. */
+type FoundSnapshot = Omit<AccountSnapshot, "plans"> & { mark: number };
 
 export async function findSnapshot(
   pool: ConnectionPool,
@@ -118,8 +118,8 @@ export async function findSnapshot(
   });
   const [first] = rows;
   if (first === undefined) return null;
-  const [clockMs, epoch] = first;
-  invariant(typeof clockMs === "number" && typeof epoch === "number", "clock and epoch are read");
+  const [clockMs, mark] = first;
+  invariant(typeof clockMs === "number" && typeof mark === "number", "clock and mark are read");
   const accountFrom = 2;
   const laterAt = accountFrom + accountTable.columns.length;
   const holdsFrom = laterAt + 1;
@@ -131,6 +131,6 @@ export async function findSnapshot(
     overdue: overdue.map((cells) => holdTable.rowOf(cells, holdsFrom)),
     later: laterGrantsOf(first[laterAt]),
     times: clock.answered(asked, clockMs),
-    epoch,
+    mark,
   };
 }

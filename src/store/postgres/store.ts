@@ -29,7 +29,7 @@ import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
-import { PostgresClock, serverTime } from "./clock.ts";
+import { oldMs, PostgresClock, serverTime } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
 import { type ConnectionPool, commitPool, readPool, type Settings } from "./connection-pool.ts";
 import { KeyLookups } from "./key-lookups.ts";
@@ -203,7 +203,7 @@ function postgresStoreOn({
     ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),
     times: () => clock.times(),
-    clock: () => during(() => clock.look()),
+    clock: () => during(() => clock.look(service, oldMs)),
     sumUsage: (timezone) => during(() => sums.step(timezone)),
     commit: (operations) =>
       during(async () => {
@@ -220,8 +220,8 @@ function postgresStoreOn({
     async accountSnapshot(account) {
       const found = await lookUp(() => findSnapshot(pools.lookups, account, clock));
       if (found === null) return null;
-      const { epoch, ...snapshot } = found;
-      return { ...snapshot, plans: await plans.at(epoch) };
+      const { mark, ...snapshot } = found;
+      return { ...snapshot, plans: await plans.at(mark) };
     },
     close() {
       closing.abort();

@@ -50,8 +50,10 @@ export class PostgresUsageSums {
       this.#settled = { number, atMs };
     }
     const settled = this.#settled;
+    // After an error, the server that answers next may have lost charges, and used their numbers.
+    this.#settled = null;
     const isDone = await inTransaction(this.#pool, (connection) => sumSettled(connection, settled, timezone));
-    if (isDone) this.#settled = null;
+    if (!isDone) this.#settled = settled;
     return !isDone;
   }
 

@@ -142,8 +142,8 @@ function sqliteStoreOn(
     async accountSnapshot(account) {
       const found = lookUp(() => snapshots.of(account));
       if (found === null) return null;
-      const { epoch, ...snapshot } = found;
-      return { ...snapshot, plans: await plans.at(epoch) };
+      const { mark, ...snapshot } = found;
+      return { ...snapshot, plans: await plans.at(mark) };
     },
     times,
     clock: () => writer.call("clock"),
