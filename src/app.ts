@@ -213,7 +213,7 @@ class Service {
     const reloaded = { models, plans, store, server, allowedHosts, portal, people, watch, events };
     const reloader = this.#createReloader(reloaded);
     const stops = this.#startRequestStops(store, ledger, server);
-    const access = operatorAccess({ store, token: token.token, people, logger: this.#logger });
+    const access = await operatorAccess({ store, token, people, logger: this.#logger });
     this.#sessions = access.sessions;
     const operator = createOperatorServer({
       ...dependencies,

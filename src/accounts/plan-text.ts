@@ -5,6 +5,7 @@ import { limitTexts } from "./plan-limits.ts";
 interface Windows {
   credits: number;
   every: string;
+  align: string;
 }
 
 interface GrantedCap extends Windows {
@@ -18,25 +19,33 @@ interface Granted {
   spending_caps: readonly GrantedCap[];
   limits: Parameters<typeof limitTexts>[0];
   models: readonly string[];
+  timezone: string;
 }
 
 /** Returns what a plan grants, without its name. */
 export function planText(plan: Granted): string {
-  const { base, overage, spending_caps: caps, limits, models } = plan;
+  const { base, overage, spending_caps: caps, limits, models, timezone } = plan;
   return [
-    `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
+    `${grouped(base.credits)} credits every ${base.every}${notesOf(base)}`,
+    `overage ${grouped(overage.credits)} every ${overage.every}${notesOf(overage)}`,
     ...caps.map((cap) => grantedCapText(cap)),
     ...limitTexts(limits),
     ...(models.length === 1 && models[0] === "*" ? [] : [`models ${models.join(" ")}`]),
+    ...([base, overage, ...caps].some(({ align }) => align === "calendar") ? [`zone ${timezone}`] : []),
   ].join(", ");
 }
 
 /** `periodOf`: the word for an ISO 8601 period. */
 export function grantedCapText(
-  { name, credits, every, models }: GrantedCap,
+  { name, credits, every, align, models }: GrantedCap,
   periodOf = (period: string) => period,
 ): string {
-  const named = name === every ? "" : ` (${name})`;
+  const notes = notesOf({ align }, ...(name === every ? [] : [name]));
   const covered = models.includes("*") ? "" : ` of ${models.join(" ")}`;
-  return `at most ${grouped(credits)}${covered} every ${periodOf(every)}${named}`;
+  return `at most ${grouped(credits)}${covered} every ${periodOf(every)}${notes}`;
+}
+
+function notesOf({ align }: Pick<Windows, "align">, ...others: string[]): string {
+  const notes = align === "calendar" ? ["calendar", ...others] : others;
+  return notes.length === 0 ? "" : ` (${notes.join(", ")})`;
 }

@@ -19,7 +19,7 @@ const roleRule = operatorRoles.map((role) => `"${role}"`).join(", ");
 
 const keyId = text(
   { pattern: /^opkey_[0-9a-f]{16}$/, rule: "the id of an operator key: opkey_ and 16 letters and digits" },
-  { label: "Operator key" },
+  { label: "Operator key", about: "as operator list shows it" },
 );
 
 export const makeOperatorKey = action({

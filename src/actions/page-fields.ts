@@ -15,3 +15,9 @@ export const pageFields = {
   limit: optional(number({ min: 1, max: rowsMax }, "a whole number", { note: ` (default ${rowsDefault})` })),
   after: optional(cursor),
 };
+
+/** The same for commands that show one page. */
+export const pageOptions = {
+  limit: { ...pageFields.limit, option: "--limit <rows>", about: `rows of a page (default: ${rowsDefault})` },
+  after: { ...pageFields.after, option: "--after <place>", about: "rows after this one" },
+};

@@ -12,7 +12,7 @@ import { eventEndpoint } from "./events.ts";
 import { choice, type Field, type Fields, moment, number, optional, text } from "./field.ts";
 import { accountId, keyId } from "./fields.ts";
 import { linkId } from "./links.ts";
-import { pageFields } from "./page-fields.ts";
+import { pageFields, pageOptions } from "./page-fields.ts";
 
 /** An action that changes nothing. */
 function view<const F extends Fields>(
@@ -118,7 +118,7 @@ export const showLink = view({
   help: "`waiting` counts mails that were not used yet, `used` accounts with a finished request. People have typed the names themselves.",
   http: "GET /admin/links/{link}",
   cli: "link show <link>",
-  input: { link: linkId, ...pageFields },
+  input: { link: linkId, ...pageOptions },
   refuses: ["link_not_found"],
 });
 
@@ -430,8 +430,7 @@ export const listChanges = view({
   cli: "log",
   examples: ["log --by operator_key:opkey_1f2e3d4c5b6a7988", "log --account ada --from 2027-01-01"],
   input: {
-    limit: { ...pageFields.limit, option: "--limit <rows>", about: "rows of a page (default: 100)" },
-    after: { ...pageFields.after, option: "--after <place>", about: "rows after this one" },
+    ...pageOptions,
     by: optional(
       text(rules.note, {
         rule: `who made the changes, ${rules.note.rule}`,

@@ -12,8 +12,8 @@ interface ClockJob {
   /** The state at the last look. */
   state(): ClockState;
   /**
-   * Whether the database could be written at the last look. SQLite writes each minute, and at each
-   * look after a failure.
+   * Whether the database could be written. On SQLite, false after a refused write. A look writes
+   * each minute, and after a failure.
    */
   isWritable(): boolean;
 }

@@ -8,13 +8,18 @@ import { unrecordedUse } from "./sign-in.ts";
 
 interface AccessOptions {
   store: Store;
-  /** The operator token. */
-  token: string;
+  /** The operator token. `isNew`: this start has made it. */
+  token: { token: string; isNew: boolean };
   people: PersonSignIn;
   logger: Logger;
 }
 
-export function operatorAccess({ store, token, people, logger }: AccessOptions) {
+/** Warns if operator keys were made with a token that is lost. */
+export async function operatorAccess({ store, token: { token, isNew }, people, logger }: AccessOptions) {
+  if (isNew && (await store.operatorKeys.list()).some(({ endedMs }) => endedMs === null))
+    logger.warn(
+      "the operator token is new: operator keys, links and invitations made with an earlier one do not work; restore that token, or make them again",
+    );
   const onError = (err: unknown) => logger.warn({ err }, "the use of an operator key could not be recorded");
   return {
     sessions: new OperatorSessions(store, token, unrecordedUse(logger), people),

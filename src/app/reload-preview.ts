@@ -25,8 +25,7 @@ export function reloadPreview(running: Config, next: Config, compared: ComparedP
   ];
   const named = [
     ...between.models.changed.map((id) => `models.${id}`),
-    // That of each plan is shown.
-    ...between.settings.filter((name) => name !== "plans.keys"),
+    ...between.settings,
     ...between.needsRestart,
   ];
   const secret = named

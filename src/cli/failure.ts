@@ -28,6 +28,7 @@ const advice: ReadonlyMap<string, string> = new Map<Code, string>([
   ["key_not_found", `"${inkwell("key list")}" lists the ids.`],
   ["request_not_found", `"${inkwell("requests list")}" lists what runs.`],
   ["balance_unavailable", repairAdvice],
+  ["window_differs", "The options are --at refresh and --new-window."],
 ]);
 
 /**
@@ -51,7 +52,8 @@ export function commandFailureOf(error: unknown, complaint: string, operation: s
     return { code: "service_unavailable", text };
   }
   if (error instanceof StoreUnavailableError) {
-    const text = `The ledger could not be read or written: ${error.message}.\n${again(operation)}\n`;
+    const reason = error.message.replace(/\.$/, "");
+    const text = `The ledger could not be read or written: ${reason}.\n${again(operation)}\n`;
     return { code: "store_unavailable", text };
   }
   const stack = error instanceof Error ? error.stack : error;

@@ -106,7 +106,7 @@ async function apply(cli: Cli, isDryRun: boolean): Promise<void> {
     cli.remark(
       applied.applied
         ? "The plans of the configuration are current. Limits and models count from the next request on, credits from the next refresh of each account."
-        : "The plans of the configuration are current. Nothing has changed.",
+        : `The plans of the configuration are current. Nothing has changed. A running service uses the file that it has read: after a change, ${inkwell("reload")} first.`,
     );
 }
 

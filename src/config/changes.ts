@@ -6,6 +6,7 @@
  * variables are not compared.
  */
 import { isDeepStrictEqual } from "node:util";
+import { personKeysDefault } from "../accounts/portal-viewer.ts";
 import type { SettingChange } from "../accounts/setting-changes.ts";
 import type { PlanChanges } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
@@ -100,7 +101,9 @@ function applied({ limits, listen, operator, cors, log, timezone, events, ...res
     ["timezone", timezone] as const,
     ["currency", rest.currency] as const,
     ["sign_in", withoutPlaces(rest.signIn)] as const,
-    ["plans.keys", Object.fromEntries(rest.personKeys)] as const,
+    ...[...rest.personKeys]
+      .filter(([, keys]) => !isDeepStrictEqual(keys, personKeysDefault))
+      .map(([id, keys]) => [`plans.${id}.keys`, keys] as const),
     ...named("cors", { origins: cors.origins }),
     ...named("log", { level: log.level }),
     ["events", events] as const,
@@ -129,9 +132,8 @@ function named(section: string, settings: object): [string, unknown][] {
 }
 
 function differing(running: Settings, next: Settings): string[] {
-  return [...next]
-    .filter(([name, value]) => !isDeepStrictEqual(running.get(name), value))
-    .map(([name]) => name);
+  const names = new Set([...running.keys(), ...next.keys()]);
+  return [...names].filter((name) => !isDeepStrictEqual(running.get(name), next.get(name)));
 }
 
 export function changesBetween(running: Config, next: Config): SettingChanges {

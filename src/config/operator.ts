@@ -56,21 +56,22 @@ export const tokenFileName = "operator-token";
 /**
  * Returns the configured token of the operator listener, or the token in the file
  * `operator-token` of the data folder. The first call creates this file, readable only by its
- * owner. `file` is null if the token is configured.
+ * owner. `file` is null if the token is configured. `isNew`: this call has created the file.
  */
 export async function readOperatorToken(config: {
   operator: OperatorListener;
   dataDir: string;
-}): Promise<{ token: string; file: string | null }> {
+}): Promise<{ token: string; file: string | null; isNew: boolean }> {
   const { operator, dataDir } = config;
-  if (operator.token !== null) return { token: operator.token, file: null };
+  if (operator.token !== null) return { token: operator.token, file: null, isNew: false };
   const file = path.join(dataDir, tokenFileName);
   try {
     makeFolder(dataDir);
     // If two processes start together, one creates the file and both read the same token.
-    if (!existsSync(file)) await createSecretFile(file, randomBytes(32).toString("base64url"));
+    const isNew = !existsSync(file);
+    if (isNew) await createSecretFile(file, randomBytes(32).toString("base64url"));
     const token = kind.operatorToken.read((await readFile(file, "utf8")).trim(), true);
-    if (token !== undefined) return { token, file };
+    if (token !== undefined) return { token, file, isNew };
   } catch (error) {
     throw new OperatorError(
       `The operator token in ${file} cannot be read or created: ${messageOf(error)}`,

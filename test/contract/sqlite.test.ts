@@ -240,6 +240,49 @@ describe("opening an SQLite file", () => {
     await store.close();
   });
 
+  describe("a refused write makes the next look at the clock fail", () => {
+    const writes: Record<string, (store: Store) => Promise<unknown>> = {
+      commit: (store) =>
+        store.commit([{ kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" }]),
+      putAccount: (store) =>
+        store.putAccount({ id: "bob", plan: "starter", contact: {} }, { by: "test", dryRun: false }),
+      applyPlans: (store) => store.applyPlans(plansOf(planOf("other", 1, 1)), { by: "test", force: true }),
+      write: (store) => store.stopRequests.add({ id: "r1", by: "ann" }, 1),
+    };
+    for (const [name, write] of Object.entries(writes)) {
+      test(`by ${name}`, async () => {
+        await make(path);
+        // Time stands, so the record of the clock does not become old.
+        const clock = new BigInt64Array(new SharedArrayBuffer(8)).fill(BigInt(Date.now()));
+        await using closing = new AsyncDisposableStack();
+        const store = await openSqliteStore({ path, plans, busyMs, clock });
+        closing.defer(() => store.close());
+        const other = new DatabaseSync(path);
+        closing.defer(() => other.close());
+        await store.clock();
+        const refuse = async () => {
+          other.exec("begin immediate");
+          await assert.rejects(write(store), StoreUnavailableError);
+        };
+        await refuse();
+        await assert.rejects(store.clock(), StoreUnavailableError);
+        await assert.rejects(store.clock(), StoreUnavailableError, "the record is refused too");
+        other.exec("rollback");
+        await store.clock();
+
+        await refuse();
+        other.exec("rollback");
+        await assert.rejects(store.clock(), StoreUnavailableError, "a record would succeed");
+        await store.clock();
+
+        await refuse();
+        other.exec("rollback");
+        await write(store);
+        await store.clock();
+      });
+    }
+  });
+
   test("ignores bytes after the end of the file", async () => {
     await make(path);
     appendFileSync(path, "x");

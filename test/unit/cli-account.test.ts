@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Ledger } from "../../src/ledger/ledger.ts";
-import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
+import { cliLedger, refused, twoPlans, wrongUsage } from "../fixtures/cli-ledger.ts";
+import { load } from "../fixtures/configuration.ts";
 
 const ledger = cliLedger();
 
@@ -144,6 +145,16 @@ test("set --dry-run shows both balances and changes nothing", async () => {
   refused(
     await ledger.inkwell("account", "set", "alice", "--plan", "huge", "--dry-run"),
     /no plan "huge"\. Defined: starter, big\./,
+  );
+});
+
+test("set names the options that allow a plan with other windows", async () => {
+  await ledger.openAccount();
+  const { plans } = load(twoPlans.replace("credits: 5000, every: P1D", "credits: 5000, every: P1W"));
+  await ledger.store.applyPlans(plans, { force: true, by: "test" });
+  refused(
+    await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "now"),
+    /another window for base, .* The options are --at refresh and --new-window\.\n$/,
   );
 });
 

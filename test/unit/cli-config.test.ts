@@ -109,7 +109,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     for (const shown of [
       /^operator API +127\.0\.0\.1 port 82, token in \S+elsewhere\/operator-token$/m,
       /^operator hosts +IP addresses, localhost, node-a, ops\.example$/m,
-      /^plan +some: 3 credits every P1D, overage 4 every P1Y, at most 5 every PT5H, at most 6 of o\* two every P1W \(dear\), 5 requests\/min, 6 tokens\/min, 7 at once, models one two$/m,
+      /^plan +some: 3 credits every P1D, overage 4 every P1Y, at most 5 every PT5H, at most 6 of o\* two every P1W \(calendar, dear\), 5 requests\/min, 6 tokens\/min, 7 at once, models one two, zone UTC$/m,
       /^model +four: upstream, http:\/\/a:1\/v1, http:\/\/b:1\/v1, 1 \/ 1 credits per million/m,
       /^limits +2,048 bytes and 3 messages a request, 4 waiting for a model$/m,
       /^uploads +4,096 bytes at once, 8 s for a body of at most 300 keys$/m,

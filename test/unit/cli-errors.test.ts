@@ -1,7 +1,9 @@
 /** Errors of the command line for scripts (`--json`), and suggestions for misspelled words. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { commandFailureOf } from "../../src/cli/failure.ts";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
+import { responseTo } from "../../src/http/api/refusals.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Ran } from "../fixtures/cli-host.ts";
 import { cliLedger, wrongUsage } from "../fixtures/cli-ledger.ts";
@@ -84,6 +86,16 @@ describe("--json", () => {
     const error = errorIn(ran);
     assert.deepEqual([ran.code, error.code], [1, "store_unavailable"]);
     assert.match(error.message, /disk I\/O error.*\nSending the same command again is safe/);
+  });
+
+  test("says once how to repeat a change that the service could not write", () => {
+    const { message } = responseTo(new StoreUnavailableError("disk full"));
+    const { text } = commandFailureOf(new StoreUnavailableError(message), "", "create-1");
+    assert.equal(
+      text,
+      "The ledger could not be read or written: The database cannot be reached or written now.\n" +
+        "This one may have taken effect: send it again with --id create-1, so that it does not count twice.\n",
+    );
   });
 
   test("reports a defect with its stack", async () => {

@@ -91,7 +91,10 @@ retired  trial
   assert.equal((await done("plans apply")).stdout, expected);
   const again = await done("plans apply");
   assert.equal(again.stdout, "");
-  assert.equal(again.stderr, "The plans of the configuration are current. Nothing has changed.\n");
+  assert.equal(
+    again.stderr,
+    "The plans of the configuration are current. Nothing has changed. A running service uses the file that it has read: after a change, ./inkwell reload first.\n",
+  );
 
   write({ starter, trial: starter });
   const back = JSON.parse((await done("plans apply --json")).stdout);
@@ -104,6 +107,27 @@ retired  trial
   });
   assert.match((await done("plans list")).stdout, /^starter +3 +offered/m);
   assert.match((await done("balance ada")).stdout, /plan trial/);
+});
+
+test("apply shows a change of the alignment or of the zone of calendar windows", async () => {
+  const caps = ", caps: [{ name: dear, credits: 5, every: P1D }] }";
+  const some = starter.replace(/ }$/, caps);
+  write({ starter: some });
+  await done("account create ada --plan starter");
+  write({ starter: some.replaceAll("every: P1D", "every: P1D, align: calendar") });
+  const text = "1,000 credits every P1D, overage 200 every P1M, at most 5 every P1D (dear)";
+  const aligned =
+    "1,000 credits every P1D (calendar), overage 200 every P1M, at most 5 every P1D (calendar, dear)";
+  assert.equal(
+    (await done("plans apply")).stdout,
+    `changed  starter: ${aligned}, zone UTC; before: ${text}; with nothing spent, these caps begin: dear\n`,
+  );
+  const file = path.join(cwd, "inkwell.yaml");
+  writeFileSync(file, `timezone: Europe/Berlin\n${readFileSync(file, "utf8")}`);
+  assert.equal(
+    (await done("plans apply")).stdout,
+    `changed  starter: ${aligned}, zone Europe/Berlin; before: ${aligned}, zone UTC; with nothing spent, these caps begin: dear\n`,
+  );
 });
 
 test("apply needs a ledger and a valid configuration", async () => {

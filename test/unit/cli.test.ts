@@ -100,6 +100,10 @@ describe("the command line", () => {
           /^ {2}\S+( [<[]\S+)*$/m,
           `inkwell ${path.join(" ")}: a term without a text`,
         );
+        for (const [line, term = "", text = ""] of part.matchAll(
+          /^ {2}(?:--)?([a-z][\w-]*)\S*(?: <\S+)? {2,}(.*)$/gm,
+        ))
+          assert.notEqual(text, term.replaceAll(/[_-]/g, " "), `inkwell ${path.join(" ")}: ${line}`);
       }
       for (const line of parts.find((each) => /^Examples?:/.test(each))?.split("\n") ?? []) {
         const [, words] = /^ {2}\.\/inkwell ([^|<>$]+)/.exec(line) ?? [];

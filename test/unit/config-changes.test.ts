@@ -127,6 +127,16 @@ test("leaves plans to the database, which compares them with its own", () => {
   assert.ok(isEmpty(changes(base, base.replace("credits: 10", "credits: 11"))));
 });
 
+test("names the rights of a plan over keys, but not those that nobody set", () => {
+  const set = base.replace("every: P1D } }", "every: P1D }, keys: { most: 2 } }");
+  const other = "  trial: { base: { credits: 1, every: P1D }, overage: { credits: 0, every: P1D } }\nmodels:";
+  const two = base.replace("models:", other);
+  assert.deepEqual(changes(two, base).settings, []);
+  assert.deepEqual(changes(base, two).settings, []);
+  assert.deepEqual(changes(base, set).settings, ["plans.starter.keys"]);
+  assert.deepEqual(changes(set, base).settings, ["plans.starter.keys"]);
+});
+
 describe("names the setting", () => {
   const rows: [yaml: string, name: string][] = [
     ["limits: { body_bytes: 5000000, upload_bytes: 67108864 }", "limits.body_bytes"],

@@ -599,16 +599,21 @@ describe("the operator token", () => {
     const dataDir = path.join(directory(), "deep/data");
     const [first, second] = await Promise.all([at(dataDir), at(dataDir)]);
     assert.match(first.token, /^[\w-]{43}$/);
-    assert.deepEqual(second, first);
+    assert.equal(second.token, first.token);
+    assert.ok(first.isNew);
     assert.equal(first.file, path.join(dataDir, "operator-token"));
     assert.equal(statSync(first.file).mode & 0o777, 0o600);
-    assert.deepEqual(await at(dataDir), first);
+    assert.deepEqual(await at(dataDir), { ...first, isNew: false });
   });
 
   test("is the configured one, and no file is created", async () => {
     const dataDir = path.join(directory(), "data");
     const token = "configured-by-the-operator";
-    assert.deepEqual(await at(dataDir, { INKWELL_OPERATOR_TOKEN: token }), { token, file: null });
+    assert.deepEqual(await at(dataDir, { INKWELL_OPERATOR_TOKEN: token }), {
+      token,
+      file: null,
+      isNew: false,
+    });
     assert.throws(() => statSync(dataDir));
   });
 

@@ -31,10 +31,7 @@ export function responseTo(error: unknown, bodyBytesMax = apiBodyBytesMax): Erro
   if (error instanceof Refusal) return error;
   if (error instanceof ListTooSlowError) return new Refusal("list_too_slow", error.message);
   if (error instanceof StoreUnavailableError) {
-    return new Refusal(
-      "store_unavailable",
-      "The database cannot be reached or written now. Sending the same request again is safe.",
-    );
+    return new Refusal("store_unavailable", "The database cannot be reached or written now.");
   }
   return refusalOfFastify(error, bodyBytesMax);
 }

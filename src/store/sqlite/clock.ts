@@ -3,13 +3,13 @@
  * the ledger, and all threads of the process read them in shared memory.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { invariant } from "../../errors.ts";
+import { invariant, StoreUnavailableError } from "../../errors.ts";
 import { type ClockCells, type ClockState, clockCells, LedgerClock } from "../../ledger/clock.ts";
 import type { Times } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import { acceptanceOf, type MachineClock, machineClock, recordEveryMs } from "../clock.ts";
 import { changeLogTable, clockTable } from "../tables.ts";
-import { inTransaction } from "./file.ts";
+import { inTransaction, sqliteError } from "./file.ts";
 import { cellsOf, insertInto, prepare, Query } from "./query.ts";
 
 /** What the threads of a store share. */
@@ -55,6 +55,8 @@ export class SqliteClock {
   readonly read: () => Times;
   /** Elapsed time of the last record of this process. */
   #recordedMs: EpochMs = 0;
+  /** The error of the last write if it was refused and no look has reported it. */
+  #refusal: unknown = null;
 
   /** Throws an OperatorError if the clock is too far behind, and `acceptedBy` is null. */
   constructor(db: DatabaseSync, shared: SharedClock, acceptedBy: string | null) {
@@ -85,10 +87,12 @@ export class SqliteClock {
     this.read();
   }
 
-  /** Records the times if the last record is old. Call it before each commit. */
-  recordIfOld(everyMs = recordEveryMs): void {
+  /** Records the times if the last record is old. */
+  #recordIfOld(everyMs: number): void {
     const { nowMs, atMs } = this.read();
     if (nowMs - this.#recordedMs < everyMs) return;
+    // If it fails, the next look tries again.
+    this.#recordedMs = Number.NEGATIVE_INFINITY;
     // Another thread may have read a later clock in between.
     const [elapsedMs, ledgerMs] = cellsOf(this.#record.get(Math.max(nowMs, atMs), atMs)).map(Number);
     invariant(elapsedMs !== undefined && ledgerMs !== undefined, "the table clock has its row");
@@ -96,9 +100,31 @@ export class SqliteClock {
     this.#recordedMs = nowMs;
   }
 
-  /** Reads the clock, and records the times from time to time. */
+  /**
+   * Writes, and before it the times if their record is old. If that is refused, the next look
+   * fails, and the one after it tries to record.
+   */
+  watch<T>(write: () => T): T {
+    try {
+      this.#recordIfOld(recordEveryMs);
+      const result = write();
+      this.#refusal = null;
+      return result;
+    } catch (error) {
+      if (sqliteError(error) instanceof StoreUnavailableError) this.#refusal = error;
+      throw error;
+    }
+  }
+
+  /** Reads the clock, and records the times from time to time. Throws after a refused write. */
   look(): ClockState {
-    this.recordIfOld(recordIdleEveryMs);
+    const refusal = this.#refusal;
+    this.#refusal = null;
+    if (refusal !== null) {
+      this.#recordedMs = Number.NEGATIVE_INFINITY;
+      throw refusal;
+    }
+    this.#recordIfOld(recordIdleEveryMs);
     const asked = this.#clock.ask(this.#machine.uptimeMs());
     return this.#clock.state(asked, this.#machine.clockMs());
   }

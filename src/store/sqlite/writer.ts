@@ -18,18 +18,13 @@ export function openWriter({ file, plans, upgrade, clock, clockAcceptedBy }: Sql
   const ledger = new SqliteCommits(db, () => time.read());
   const statements = new Statements(db);
   return {
-    commit(operations, events) {
-      time.recordIfOld();
-      return ledger.commit(operations, events);
-    },
-    putAccount(draft, options, events) {
-      time.recordIfOld();
-      return ledger.putAccount(draft, options, events);
-    },
-    applyPlans: (section, options) => ledger.applyPlans(section, options),
+    commit: (...args) => time.watch(() => ledger.commit(...args)),
+    putAccount: (...args) => time.watch(() => ledger.putAccount(...args)),
+    applyPlans: (...args) => time.watch(() => ledger.applyPlans(...args)),
     clock: () => time.look(),
     write(written) {
-      const rows = inTransaction(db, () => written.map((each) => statements.rows(each)));
+      const work = () => written.map((each) => statements.rows(each));
+      const rows = time.watch(() => inTransaction(db, work));
       return answerOf(written, rows) ?? [];
     },
     sumUsage: (timezone) => sumOnSqlite(db, statements, { nowMs: time.read().atMs, timezone }),
