@@ -4,6 +4,7 @@
  * and credits are in src/actions, beside its descriptions.
  */
 
+import { setImmediate } from "node:timers/promises";
 import { type Actor, hasRole, type OperatorRole, type Role } from "../actors.ts";
 import { Refusal } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
@@ -167,16 +168,26 @@ export class OperatorActions {
     const now = { plans: await store.plans(), times, overdue: [], later: [] };
     const invited = await store.invitations.states(rows.map(({ id }) => id));
     const states = new Map(invited.map((each) => [each.account, invitationState(each, times.nowMs)]));
-    const listed = async (row: AccountInOrder) => {
-      // Grants beside the row follow those in it that end. Few accounts have so many.
-      const whole = row.later.count === 0 ? null : await store.accountSnapshot(row.id);
-      const read = readBalance({ ...now, account: row, problem: row.problem, ...whole, overdue: [] });
+    const whole = new Map<string, AccountSnapshot | null>();
+    for (const { id } of rows.filter(({ later }) => later.count > 0)) {
+      // One by one, because requests read snapshots too.
+      await setImmediate();
+      whole.set(id, await store.accountSnapshot(id));
+    }
+    return rows.map((row) => {
+      // Grants beside the row follow those in it that end.
+      const read = readBalance({
+        ...now,
+        account: row,
+        problem: row.problem,
+        ...whole.get(row.id),
+        overdue: [],
+      });
       const invitation = states.get(row.id) ?? null;
       if ("problem" in read) return { ...row, balance: null, balanceProblem: read.problem, invitation };
       const { plan, nextPlan, state } = read;
       return { ...row, plan, nextPlan, state, balance: read, balanceProblem: null, invitation };
-    };
-    return await Promise.all(rows.map(listed));
+    });
   }
 
   async balance(account: string): Promise<BalanceView> {

@@ -117,7 +117,9 @@ export class Workers {
     if (last !== null) this.#departed = countersOf(last, this.#departed);
     if (!isUp) this.#failures += 1;
     const isAnyUp = [...this.#members.values()].some((member) => member.isUp);
-    const pauseMs = pausesMs[this.#failures] ?? (isAnyUp ? pausesMs.at(-1) : undefined);
+    const pauseMs = isUp
+      ? pausesMs[0]
+      : (pausesMs[this.#failures] ?? (isAnyUp ? pausesMs.at(-1) : undefined));
     const died = { worker: worker.id, code, signal };
     if (this.#isStopping) this.#exitCode ||= code ?? 1;
     else if (this.#hasBeenUp && pauseMs !== undefined) {

@@ -28,9 +28,10 @@ const lingerMs = 1_000;
 
 /** Answers and closes, also if the client leaves its side open. */
 export function endSoon(socket: Socket, answer: string): void {
-  socket.end(answer);
-  const timer = setTimeout(() => socket.destroy(), lingerMs);
-  socket.once("close", () => clearTimeout(timer));
+  socket.end(answer, () => {
+    const timer = setTimeout(() => socket.destroy(), lingerMs);
+    socket.once("close", () => clearTimeout(timer));
+  });
 }
 
 /** Closes the connection if its client reads nothing of this response for so long. */
@@ -43,6 +44,11 @@ export function dropIfIdle(response: ServerResponse, idleMs: number): void {
     return;
   }
   socket.setTimeout(idleMs);
+  response.on("timeout", () => {
+    // Without anything to read, the client waits for this service.
+    if (response.writableLength > 0) socket.destroy();
+    else socket.setTimeout(idleMs);
+  });
   // Before Node sets its time for the next request. The next response may take longer.
   response.prependOnceListener("finish", () => socket.setTimeout(0));
 }

@@ -276,6 +276,8 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       passedMs += 14_000;
       await one.clock();
       passedMs += 15_000;
+      await one.clock();
+      passedMs += 15_000;
       await assert.rejects(one.clock(), /the row of the clock/);
       // The next commit looks too.
       passedMs += 15_000;

@@ -196,7 +196,7 @@ operatorTest(
     const account = "/admin/accounts/test";
     for (let n = 0; n < 20; n += 1)
       await operator.post(`${account}/topups`, { payment_id: `p${n}`, credits: 10 });
-    const expires_at = new Date(Date.now() + 1000).toISOString();
+    const expires_at = new Date(Date.now() + 4000).toISOString();
     const promotion = { operation_id: "spring", credits: 5, reason: "spring", expires_at };
     assert.equal((await operator.post(`${account}/adjustments`, promotion)).status, 200);
     const balance = async () => fieldsOf((await operator.get(`${account}/balance`)).body.balances).additional;

@@ -1,7 +1,9 @@
 /** The application that the operator listener and the portal share. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
+import { Readable } from "node:stream";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createApiApp } from "../../src/http/api/app.ts";
 import { limits } from "../../src/limits/limits.ts";
 
@@ -22,5 +24,21 @@ test("a client that reads nothing of its response is dropped", async () => {
   client.write("GET /large HTTP/1.1\r\nhost: x\r\n\r\n");
   await closed.promise;
   client.destroy();
+  await app.close();
+});
+
+test("a client that waits for the rest of a response is not dropped", async () => {
+  const app = createApiApp(undefined, 100);
+  app.get("/slow", async () =>
+    Readable.from(
+      (async function* () {
+        yield "one";
+        await sleep(400);
+        yield "two";
+      })(),
+    ),
+  );
+  const answer = await fetch(`${await app.listen({ port: 0, host: "127.0.0.1" })}/slow`);
+  assert.equal(await answer.text(), "onetwo");
   await app.close();
 });

@@ -141,7 +141,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const askHealth = peers.all("health", (answers: boolean) => readinessOf(dependencies, answers));
   const health = async (answers: boolean) => readinessOfAll(await askHealth(answers));
   const readinessNow = shared(async () => await health(await isAnswering(dependencies.store)));
-  const othersMetrics = peers.others("metrics", () => metrics.values());
+  // Longer than their time for the database.
+  const othersMetrics = peers.others("metrics", () => metrics.values(), 4_000);
   const allMetrics = shared(async () => {
     if (peers.areNone) return await metrics.text();
     const own = await metrics.values();

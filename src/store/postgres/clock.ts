@@ -78,8 +78,8 @@ export class PostgresClock implements CommitClock {
   readonly #clock = new LedgerClock(clockCells());
   /** Uptime at the last look. */
   #lookedMs = Number.NEGATIVE_INFINITY;
-  /** Uptime at the last look that found the times recorded, by this node or another one. */
-  #recordedMs: number;
+  /** Uptime at the first look since then that did not find the times recorded, by any node. */
+  #unrecordedSinceMs: number | null = null;
   #told: Times = { nowMs: 0, atMs: 0 };
 
   /**
@@ -116,7 +116,6 @@ export class PostgresClock implements CommitClock {
     this.#pool = pool;
     this.#test = test;
     this.#machine = test ?? machineClock;
-    this.#recordedMs = this.#machine.uptimeMs();
   }
 
   /** The times by uptime, without a reading. They never go back. */
@@ -161,8 +160,9 @@ export class PostgresClock implements CommitClock {
     const { nowMs } = this.answered(asked, clockMs);
     this.#clock.learn(row);
     this.#lookedMs = asked.uptimeMs;
-    if (isRecorded || nowMs - row.elapsedMs < oldMs) this.#recordedMs = asked.uptimeMs;
-    if (asked.uptimeMs - this.#recordedMs >= unrecordedMsMax)
+    if (isRecorded || nowMs - row.elapsedMs < oldMs) this.#unrecordedSinceMs = null;
+    else this.#unrecordedSinceMs ??= asked.uptimeMs;
+    if (asked.uptimeMs - (this.#unrecordedSinceMs ?? asked.uptimeMs) >= unrecordedMsMax)
       throw new StoreUnavailableError(
         "another session has kept the row of the clock locked; it may wait for a synchronous standby",
       );
