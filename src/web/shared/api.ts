@@ -195,6 +195,7 @@ async function respond(
   const error = await errorOf(response);
   const isOver = response.status === 401 && path !== sessionPath;
   if (isOver || error.code === "sign_in_again") onSignedOut();
+  if (isOver) throw new ApiError(401, error.code, "The session has ended. Sign in, and send it again.", null);
   throw error;
 }
 

@@ -22,6 +22,8 @@ export function takeArrival(): Arrival | Joining | null {
   const fragment = new URLSearchParams(hash.slice(1));
   const [code, invitation] = [fragment.get("code"), fragment.get("invite")];
   const join = fragment.get("join");
+  // A link that is pasted into this tab changes nothing but the fragment.
+  addEventListener("hashchange", () => /^#(code|invite|join)=/.test(location.hash) && location.reload());
   if (hash !== "") history.replaceState(null, "", pathname + search);
   if (invitation !== null) return { invitation };
   if (join !== null) return { joinBy: join };

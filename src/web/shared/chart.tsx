@@ -91,7 +91,7 @@ function ValueTable({ times, series, label }: Pick<ChartProps, "times" | "series
       rows={times.map((time, index) => ({ time, index }))}
       keyOf={({ time }) => time}
       columns={[
-        { title: "Time (UTC)", cell: ({ time }) => <span class="nowrap">{time}</span> },
+        { title: "Time", cell: ({ time }) => <span class="nowrap">{time}</span> },
         ...series.map(({ name, micro }) => ({
           title: name,
           isNumber: true,

@@ -109,8 +109,8 @@ const remedies: Readonly<Record<string, string>> = {
 };
 
 function sentenceOf(error: unknown, turn: Turn): string {
-  if (!(error instanceof ApiError))
-    return turn.id === null ? "No answer arrived. Send the message again." : brokenOff;
+  if (!(error instanceof ApiError) || error.status === 0)
+    return turn.id === null ? "No answer arrived. It may have cost credits. Send it again." : brokenOff;
   const remedy = remedies[error.code];
   return remedy === undefined ? error.message : `${error.message} ${remedy}`;
 }

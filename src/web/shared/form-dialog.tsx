@@ -211,6 +211,8 @@ export function Modal(props: { heading: string; cancel?(): void; children: Compo
     <dialog
       ref={dialog}
       aria-labelledby={props.heading}
+      // Browsers close it at a second Escape, whatever the answer to the first one was.
+      onClose={() => dialog.current?.showModal()}
       onCancel={(event) => {
         event.preventDefault();
         props.cancel?.();

@@ -7,7 +7,9 @@ import { dayAfter, monthBefore, timezone, today, weekBefore } from "./times.ts";
 /** `to` is exclusive. Null is no bound, which `hasAll` offers. */
 export function PeriodPicker(props: { from: string | null; to: string | null; hasAll?: boolean }) {
   const { from, to, hasAll = false } = props;
-  const set = (changes: Record<string, string | null>) => go(withParameters({ ...changes, after: null }));
+  // Each key of a date that is typed is a change.
+  const set = (changes: Record<string, string | null>, replace = false) =>
+    go(withParameters({ ...changes, after: null }), replace);
   const lastDay = to === null ? undefined : dayAfter(to, -1);
   const days = (title: string, first: number, end = 1) => ({ title, from: today(first), to: today(end) });
   const ranges: { title: string; from: string | null; to: string | null }[] = [
@@ -42,7 +44,7 @@ export function PeriodPicker(props: { from: string | null; to: string | null; ha
             type="date"
             value={value ?? ""}
             {...bounds}
-            onChange={({ currentTarget: { value: day } }) => day && set({ [id]: dayAfter(day, shift) })}
+            onChange={({ currentTarget: { value: day } }) => day && set({ [id]: dayAfter(day, shift) }, true)}
           />
         </label>
       ))}

@@ -143,7 +143,6 @@ export function Pager({ next, isFirst }: { next: string | null; isFirst: boolean
   return (
     <nav class="pager" aria-label="Pages of the list">
       {!isFirst && <Link to={withParameters({ after: null })}>First page</Link>}
-      {!isFirst && <Button onClick={() => history.back()}>Back</Button>}
       {next !== null && <Button onClick={() => go(withParameters({ after: next }))}>Next page</Button>}
     </nav>
   );

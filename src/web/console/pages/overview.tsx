@@ -133,7 +133,7 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
         total={running.running + running.waiting + running.elsewhere}
         counts={`${wholeNumber(running.running + running.elsewhere)} running, ${wholeNumber(running.waiting)} waiting`}
       />
-      <Card title={`Cost by hour, last ${chartHours} hours`}>
+      <Card title={`Cost by hour (UTC), last ${chartHours} hours`}>
         <Chart
           times={hours}
           series={[{ name: "cost", micro: byHour(usage, hours, "cost_micro") }]}

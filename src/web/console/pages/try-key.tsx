@@ -2,7 +2,7 @@
 import { ask } from "../../shared/conversation.ts";
 import { FormDialog } from "../../shared/form-dialog.tsx";
 import { counted } from "../../shared/numbers.ts";
-import { Link, pathTo } from "../../shared/router.tsx";
+import { pathTo } from "../../shared/router.tsx";
 import { Amount } from "../../shared/values.tsx";
 import type { Overview } from "../types.ts";
 
@@ -25,12 +25,8 @@ export function TryKey(props: { secret: string | null; models: Overview["models"
       fields={secret === null ? [{ name: "key", label: "API key", isRequired: true }] : []}
       send={async ({ key = "" }) => {
         const { signal } = new AbortController();
-        const { text, id, costMicro, tokens, problem } = await ask(
-          request,
-          signal,
-          () => {},
-          secret ?? key.trim(),
-        );
+        const turn = await ask(request, signal, () => {}, secret ?? key.trim());
+        const { text, id, costMicro, tokens, problem } = turn;
         if (text === "" || id === null) throw new Error(problem ?? "The answer has no text. Try it again.");
         const result = (
           <>
@@ -38,7 +34,9 @@ export function TryKey(props: { secret: string | null; models: Overview["models"
             <p>
               It cost {costMicro === null ? "?" : <Amount micro={costMicro} />} credits for{" "}
               {counted((tokens?.prompt ?? 0) + (tokens?.completion ?? 0), "token")}.{" "}
-              <Link to={pathTo("requests", id)}>Why it cost this</Link>
+              <a href={pathTo("requests", id)} target="_blank" rel="noopener">
+                Why it cost this
+              </a>
             </p>
           </>
         );

@@ -56,9 +56,9 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
   const send = async (typed: string, before: readonly Exchange[]) => {
     const question = typed.trim();
     const request = requestOf(settings, before, question);
+    if (stop.current !== null) return;
     if (question === "") return setProblem("Write a message.");
     if ("problem" in request) return setProblem(request.problem);
-    if (stop.current !== null) return;
     const aborter = new AbortController();
     stop.current = aborter;
     setRunning(aborter);
