@@ -60,7 +60,7 @@ function modelChanges(running: Config, next: Config, settings: Both): SettingCha
     return model === undefined ? null : modelText(model);
   };
   return [...ids].flatMap((id) =>
-    id in before && id in after
+    Object.hasOwn(before, id) && Object.hasOwn(after, id)
       ? settingChanges(before[id], after[id], `models.${id}`)
       : [{ setting: `models.${id}`, before: textIn(running, id), after: textIn(next, id) }],
   );

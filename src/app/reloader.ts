@@ -110,7 +110,9 @@ export class Reloader {
       const report = await this.#reload(by);
       await this.#log(by, report);
       const unlike = (await this.#askOthers(by)).filter((each) => each !== followed);
-      const told = unlike.map((reason) => `A worker did not reload: ${reason ?? "it does not answer"}.`);
+      const reasons = unlike.map((reason) => (reason ?? "it does not answer").replace(/\.?$/, "."));
+      const told = reasons.map((reason) => `A worker did not reload: ${reason}`);
+      for (const reason of reasons) this.#dependencies.logger.warn({ reason }, "a worker did not reload");
       this.#ended(true, report.atMs);
       return { ...report, warnings: [...report.warnings, ...told] };
     });
@@ -125,9 +127,11 @@ export class Reloader {
 
   /** Returns what a reload would change now. It loads no model, so a reload can still fail. */
   async preview(): Promise<ReloadPreview> {
-    const { reread, plans } = this.#dependencies;
+    const { reread, settingsOf, plans } = this.#dependencies;
     try {
       const next = readNext(reread);
+      // Throws what a reload would throw.
+      settingsOf(applicable(this.#running, next));
       return reloadPreview(this.#running, next, await plans.compare(next.plans));
     } catch (error) {
       throw refusalOf(error);

@@ -9,6 +9,7 @@
  */
 import type { ChildProcess } from "node:child_process";
 import cluster, { type Worker } from "node:cluster";
+import { isDeepStrictEqual } from "node:util";
 import { deserialize, serialize } from "node:v8";
 import type { Logger } from "pino";
 import type { Config } from "../config/load.ts";
@@ -24,6 +25,8 @@ interface Member {
   /** It can be told and asked. */
   hasJoined: boolean;
   isUp: boolean;
+  /** That of its welcome, or of its last reload. */
+  config: Config;
   /** Its last answer to the question whose answers are kept: its metrics. */
   last: Uint8Array | null;
 }
@@ -78,7 +81,7 @@ export class Workers {
 
   #start(): void {
     const worker = cluster.fork();
-    const member: Member = { worker, hasJoined: false, isUp: false, last: null };
+    const member: Member = { worker, hasJoined: false, isUp: false, config: this.#config, last: null };
     this.#members.set(worker.id, member);
     closeLostConnections(worker.process);
     worker.on("message", (message: FromWorker) => this.#told(member, message));
@@ -90,10 +93,11 @@ export class Workers {
   #told(member: Member, message: FromWorker): void {
     if (message.kind === "hello") {
       member.hasJoined = true;
+      member.config = this.#config;
       tell(member, { kind: "welcome", config: this.#config });
       if (this.#isStopping) tell(member, { kind: "signal", signal: "SIGTERM" });
     } else if (message.kind === "up") this.#isUp(member, message.shown);
-    else if (message.kind === "config") this.#config = message.config;
+    else if (message.kind === "config") this.#config = member.config = message.config;
     else if (message.kind === "answer") this.#asked.get(message.id)?.(message.answer);
     else void this.#ask(member, message);
   }
@@ -104,6 +108,9 @@ export class Workers {
     this.#failures = 0;
     this.#shown ??= shown;
     if (this.#isHungUp && this.#hasBeenUp) this.hangUp();
+    // The others have reloaded since its welcome, when it could not follow them yet.
+    else if (!this.#isHungUp && !isDeepStrictEqual(member.config, this.#config))
+      tell(member, { kind: "signal", signal: "SIGHUP" });
     if (this.#hasBeenUp || this.#isStopping) return;
     while (this.#members.size < this.#config.workers) this.#start();
     this.#hasBeenUp = [...this.#members.values()].every(({ isUp }) => isUp);

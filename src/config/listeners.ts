@@ -15,10 +15,15 @@ export function requireOwnPort(
   others: Readonly<Record<string, ListenerAddress>>,
 ): void {
   for (const [name, other] of Object.entries(others)) {
-    const areTogether = host === other.host || isEveryAddress(host) || isEveryAddress(other.host);
+    const areTogether =
+      addressOf(host) === addressOf(other.host) || isEveryAddress(host) || isEveryAddress(other.host);
     if (port === 0 || port !== other.port || !areTogether) continue;
     section.problem(where, `${section.path}.port: ${port} is also the port of ${name}; choose another`);
   }
+}
+
+function addressOf(host: string): string {
+  return host.toLowerCase() === "localhost" ? "127.0.0.1" : host;
 }
 
 function isEveryAddress(host: string): boolean {

@@ -84,10 +84,11 @@ export function loadConfig({
   const problems = new Problems();
   const found = findFile(cwd, file, env);
   const text = found === null ? "" : readText(found);
-  // A reload names its file, which may be half written. The defaults would replace all models.
-  if (file !== undefined && text.trim() === "") throw new OperatorError(`${found} is empty.`);
   const shownName = found === null ? "the defaults" : shownPath(cwd, found);
   const root = parseYaml(text, shownName, environment, problems);
+  // A reload names its file, which may be half written. The defaults would replace all models.
+  if (file !== undefined && root.value.size === 0 && problems.count === 0)
+    throw new OperatorError(`${found} is empty, or has only comments.`);
   const written = new Map<string, Found>([
     ...parseYaml(defaults, "the defaults", {}, problems).value,
     ...root.value,
@@ -205,8 +206,11 @@ function findFile(cwd: string, named: string | undefined, env: Environment): str
   if (chosen !== undefined) {
     const file = path.resolve(cwd, chosen);
     if (existsSync(file)) return file;
-    const by = named === undefined ? "INKWELL_CONFIG" : "--config";
-    throw new OperatorError(`${by} is ${file}, but this file does not exist.`);
+    throw new OperatorError(
+      named === undefined
+        ? `INKWELL_CONFIG is ${file}, but this file does not exist.`
+        : `The configuration file ${file} does not exist.`,
+    );
   }
   const file = path.join(cwd, fileName);
   if (existsSync(file)) return file;

@@ -189,10 +189,12 @@ test("refuses to reload if its file is empty or gone, although a start would use
   const empty = await service.reload();
   assert.equal(empty.status, 422);
   assert.match(JSON.stringify(empty.body), /inkwell\.yaml is empty/);
+  service.write("# models:\n#   small: {}\n");
+  assert.match(JSON.stringify((await service.reload()).body), /inkwell\.yaml is empty, or has only comments/);
   rmSync(path.join(service.folder, "inkwell.yaml"));
   const gone = await service.reload();
   assert.equal(gone.status, 422);
-  assert.match(JSON.stringify(gone.body), /inkwell\.yaml, but this file does not exist/);
+  assert.match(JSON.stringify(gone.body), /The configuration file \S+inkwell\.yaml does not exist\./);
   assert.deepEqual(await modelsOf(service), ["small"]);
 });
 
@@ -512,6 +514,12 @@ test("inkwell reload shows the changes, or the fault with file and line", async 
   const broken = await command("--json");
   assert.equal(broken.code, 1);
   assert.match(broken.stdout, /inkwell\.yaml:5: loud is not known/);
+
+  // The service takes a new token at its start only, and commands read it at once.
+  writeFileSync(file, yaml({ models, rest: "operator: { token: another-token-0123456789 }\n" }));
+  const stranger = await command();
+  assert.equal(stranger.code, 1);
+  assert.match(stranger.stderr, /This is not the operator token of this service\./);
 
   writeFileSync(file, yaml({ models }));
   await program.stop();

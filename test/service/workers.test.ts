@@ -26,6 +26,9 @@ import { configureUpstream } from "../fixtures/upstream-program.ts";
 const token = "the-token-of-all-workers-0123456789";
 const auth = { authorization: `Bearer ${token}` };
 
+const tooFew =
+  '{ engine: upstream, url: "http://a:1/v1", model: m, parallel: 1, price: { prompt: 1, completion: 2 } }';
+
 type Line = Record<string, unknown>;
 
 describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
@@ -268,9 +271,12 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
       [["limits.messages"], ["limits.messages"]],
     );
     assert.equal(await rows(), 2);
+    configureUpstream(folder.path, upstream, `  second: ${tooFew}\nworkers: 1\n`);
+    await assert.rejects(operator("/admin/reload"), /second\.parallel is 1, too few for 2 processes/);
+    await assert.rejects(operator("/admin/reload", "POST"), /second\.parallel is 1, too few for 2 processes/);
     configure("limits: { messages: none }\n");
     await assert.rejects(operator("/admin/reload", "POST"), /configuration_invalid/);
-    await until("one of them says why", () => lines("the configuration was not reloaded").length === 1);
+    await until("one of them says why", () => lines("the configuration was not reloaded").length === 2);
   });
 
   test("start again with the running configuration, whatever the file has become", async () => {
@@ -278,6 +284,32 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     const { pid } = ups.at(-1) ?? assert.fail("a worker is up");
     process.kill(Number(pid), "SIGKILL");
     await until("it is started again", () => lines("a worker is up").length > ups.length);
+    await until("the service is ready", async () => (await readiness()).status === 200);
+  });
+
+  test("reload once more if one of them was starting during a reload", async () => {
+    const reloads = lines("the configuration is reloaded").length;
+    // A start waits for it, after the worker has got its configuration.
+    await using migrating = await openTransaction(
+      server.url(database),
+      "select pg_advisory_xact_lock(20669081143569516)",
+    );
+    const waiting =
+      "select pid from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())";
+    const { pid } = lines("a worker is up").at(-1) ?? assert.fail("a worker is up");
+    process.kill(Number(pid), "SIGKILL");
+    await until("it is starting again", async () => (await sql(waiting)).length === 1);
+    configure("limits: { messages: 102 }\n");
+    const { settings, warnings } = await operator("/admin/reload", "POST");
+    const silent = ["A worker did not reload: it does not answer."];
+    assert.deepEqual({ settings, warnings }, { settings: ["limits.messages"], warnings: silent });
+    assert.equal(lines("a worker did not reload").at(-1)?.reason, "it does not answer.");
+    await migrating.rollback();
+    const reloaded = () =>
+      lines("the configuration is reloaded")
+        .slice(reloads)
+        .filter(({ settings: each }) => Array.isArray(each) && each.join() === "limits.messages");
+    await until("the new worker has reloaded", () => reloaded().length === 2);
     await until("the service is ready", async () => (await readiness()).status === 200);
   });
 

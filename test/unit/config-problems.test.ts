@@ -49,6 +49,8 @@ const ofFile: Problems = {
     /^inkwell\.yaml:2: portal\.port: 8000 is also the port of operator; choose another$/,
   "listen: { port: 8082 }\nportal: { host: 0.0.0.0 }":
     /portal\.port: 8082 is also the port of listen; choose another$/,
+  "listen: { host: LOCALHOST, port: 8000 }\noperator: { host: 127.0.0.1, port: 8000 }":
+    /^inkwell\.yaml:2: operator\.port: 8000 is also the port of listen; choose another$/,
   "operator: { host: 0.0.0.0 }":
     /inkwell\.yaml:1: operator\.host: 0\.0\.0\.0 can be reached.*INKWELL_OPERATOR_TOKEN/,
   "operator: { token: 12345678901234567890 }":

@@ -60,6 +60,18 @@ describe("workers", () => {
     assert.deepEqual([uploadBytesMax, connectionsMax], [bodyBytesMax, null]);
   });
 
+  test("are not shared by models of a new file that do not suit the workers that run", () => {
+    assert.throws(
+      () => shareOf(load(`${embedded}workers: 1\n`), 2),
+      /^OperatorError: Until a restart, 2 workers run:\n {2}inkwell\.yaml:3: workers: each of 2 processes would load small; .*$/,
+    );
+    assert.throws(
+      () => shareOf(load(`${upstream(", parallel: 3")}workers: 1\n`), 4),
+      /\n {2}inkwell\.yaml:3: workers: models\.big\.parallel is 3, too few for 4 processes$/,
+    );
+    assert.equal(shareOf(load(embedded), 1).models.length, 2);
+  });
+
   test("needs a restart, and keeps its value in a reload", () => {
     const env = { INKWELL_DATA: directory() };
     const running = load(`${upstream()}workers: 2\n`, env);

@@ -291,7 +291,22 @@ describe("the file", () => {
       () => loadConfig({ cwd, env: { INKWELL_CONFIG: "no.yaml" } }),
       /INKWELL_CONFIG is .*no\.yaml/,
     );
-    assert.throws(() => loadConfig({ cwd, env: {}, file: "no.yaml" }), /--config is .*no\.yaml/);
+    assert.throws(
+      () => loadConfig({ cwd, env: {}, file: "no.yaml" }),
+      /^OperatorError: The configuration file \S+no\.yaml does not exist\.$/,
+    );
+  });
+
+  test("must have a setting if it is named: the defaults replace no models of a running service", () => {
+    for (const text of ["\n", "# models:\n#   big: {}\n", "---\n"]) {
+      const cwd = directory(text);
+      assert.equal(loadConfig({ cwd, env: {} }).models[0]?.id, "smollm2-135m-instruct");
+      assert.throws(
+        () => loadConfig({ cwd, env: {}, file: "inkwell.yaml" }),
+        /inkwell\.yaml is empty, or has/,
+      );
+    }
+    assert.equal(loadConfig({ cwd: directory("workers: 1"), env: {}, file: "inkwell.yaml" }).workers, 1);
   });
 
   test("is not ignored if it has the name inkwell.yml", () => {

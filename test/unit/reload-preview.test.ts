@@ -66,6 +66,18 @@ test("each setting has its values before and after; a plan or model that comes o
   assert.deepEqual([needsRestart, superseded], [["listen.port"], false]);
 });
 
+test("a model that is called as a property of all objects is one row too", () => {
+  const { rows } = preview(
+    base.replace(
+      "operator:",
+      '  toString: { engine: upstream, url: "http://b:1/v1", model: m, price: { prompt: 4, completion: 5 } }\noperator:',
+    ),
+  );
+  assert.deepEqual(rows, [
+    "models.toString: null -> toString: upstream, http://b:1/v1, 4 / 5 credits per million prompt / completion tokens",
+  ]);
+});
+
 test("a cap is one row in words, and the rights of people over keys are settings of a plan", () => {
   const { rows } = preview(
     base.replace("every: P1D } }", "every: P1D }, caps: [{ credits: 3, every: PT5H }], keys: { most: 2 } }"),

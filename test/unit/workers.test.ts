@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import cluster from "node:cluster";
 import { EventEmitter } from "node:events";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { Workers } from "../../src/app/workers.ts";
 import { load } from "../fixtures/configuration.ts";
 import { loggerTo } from "../fixtures/service.ts";
@@ -27,7 +28,11 @@ class FakeWorker extends EventEmitter {
     return true;
   }
 
-  send(): void {}
+  readonly told: unknown[] = [];
+
+  send(message: unknown): void {
+    this.told.push(message);
+  }
 
   up(): void {
     this.emit("message", { kind: "hello" });
@@ -35,7 +40,8 @@ class FakeWorker extends EventEmitter {
   }
 }
 
-test("a worker that cannot start is tried for as long as another one is up", async (t) => {
+/** Workers that start without a process, in their order. */
+function fakeWorkers(t: TestContext): FakeWorker[] {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const started: FakeWorker[] = [];
   t.mock.method(cluster, "setupPrimary", () => {});
@@ -44,6 +50,11 @@ test("a worker that cannot start is tried for as long as another one is up", asy
     started.push(worker);
     return worker;
   });
+  return started;
+}
+
+test("a worker that cannot start is tried for as long as another one is up", async (t) => {
+  const started = fakeWorkers(t);
   const workers = new Workers(config, loggerTo([]), () => {});
   const ended = workers.run();
   for (const n of [0, 1]) started[n]?.up();
@@ -60,4 +71,54 @@ test("a worker that cannot start is tried for as long as another one is up", asy
   assert.equal(await ended, 1);
   t.mock.timers.tick(30_000);
   assert.equal(started.length, 20);
+});
+
+test("a worker that started during a reload reloads when it is up", async (t) => {
+  const started = fakeWorkers(t);
+  const workers = new Workers(config, loggerTo([]), () => {});
+  const ended = workers.run();
+  started[0]?.up();
+  const [first, second] = started;
+  const hangUps = (worker?: FakeWorker) =>
+    worker?.told.filter((message) => isDeepStrictEqual(message, { kind: "signal", signal: "SIGHUP" })).length;
+  const reloaded = (messagesMax: number) => {
+    const message = { kind: "config", config: { ...config, limits: { ...config.limits, messagesMax } } };
+    first?.emit("message", structuredClone(message));
+  };
+  const startAgain = (meanwhile: (worker: FakeWorker) => void) => {
+    started.at(-1)?.emit("exit", null, "SIGKILL");
+    t.mock.timers.tick(1000);
+    const worker = started.at(-1) ?? assert.fail("it is started again");
+    worker.emit("message", { kind: "hello" });
+    meanwhile(worker);
+    worker.emit("message", { kind: "up", shown: { banner: {}, signInCode: null } });
+    return hangUps(worker);
+  };
+  // During the start: a signal waits, and counts for all.
+  second?.emit("message", { kind: "hello" });
+  reloaded(99);
+  workers.hangUp();
+  second?.emit("message", { kind: "up", shown: { banner: {}, signInCode: null } });
+  assert.deepEqual([hangUps(first), hangUps(second)], [1, 0]);
+  const behind = () => reloaded(100);
+  assert.equal(startAgain(behind), 1);
+  // The workers tell the same configuration one after the other.
+  assert.equal(startAgain(behind), 0);
+  const hasFollowed = (worker: FakeWorker) => {
+    reloaded(101);
+    const followed = { ...config, limits: { ...config.limits, messagesMax: 101 } };
+    worker.emit("message", { kind: "config", config: followed });
+  };
+  assert.equal(startAgain(hasFollowed), 0);
+  // One reload for all, which it follows.
+  const hangUp = () => {
+    reloaded(102);
+    workers.hangUp();
+  };
+  assert.equal(startAgain(hangUp), 1);
+  assert.equal(hangUps(first), 2);
+  for (const worker of started) worker.emit("exit", 0, null);
+  workers.stop("SIGTERM");
+  for (const worker of started) worker.emit("exit", 0, null);
+  assert.equal(await ended, 0);
 });
