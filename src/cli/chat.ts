@@ -20,7 +20,7 @@ import { dayMs } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
-import { onStopSignal, signalExitCodes } from "./signals.ts";
+import { onSignal, onStopSignal, signalExitCodes } from "./signals.ts";
 
 /** Bounds the memory for an event that never ends. */
 const eventCharactersMax = 16 * 1024 * 1024;
@@ -54,7 +54,17 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   if (cli.json) throw new OperatorError("chat has no JSON document. Send requests to the API instead.");
   const config = await cli.config();
   const url = options.url ?? listenerUrl(config.listen);
-  const talk = (key: string) => converse(cli, senderTo(url, key), model, options.maxTokens);
+  const leaving = new AbortController();
+  // Until the key is revoked: a terminal that closes sends it twice.
+  using _hangUp = onSignal(cli.signals, "SIGHUP", (name) => {
+    cli.exitCode = signalExitCodes[name];
+    leaving.abort();
+  });
+  const talk = (key: string) =>
+    converse(cli, senderTo(url, key), leaving, model, options.maxTokens).catch((error: unknown) => {
+      // A terminal that has closed cannot be set back.
+      if (codeOf(error) !== "EIO") throw error;
+    });
   const ownKey = options.key ?? config.client.apiKey;
   if (ownKey !== null) return await talk(ownKey);
   if (options.url !== undefined)
@@ -75,14 +85,21 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
 }
 
 /** Every line is a turn. At a terminal, Ctrl-C stops an answer, and leaves at the prompt. */
-async function converse(cli: Cli, send: Send, wanted?: string, maxTokens?: number): Promise<void> {
+async function converse(
+  cli: Cli,
+  send: Send,
+  leaving: AbortController,
+  wanted?: string,
+  maxTokens?: number,
+): Promise<void> {
   const { stdin: input, stdout: output } = cli.host;
   const terminal = input.isTTY === true && output.isTTY === true;
-  const leaving = new AbortController();
   using _signals = onStopSignal(cli.signals, (name) => {
     cli.exitCode = signalExitCodes[name];
     leaving.abort();
   });
+  // Nobody reads the answers any more.
+  output.on("error", () => leaving.abort());
   const listed = parse(await (await send("/v1/models", leaving.signal)).text());
   const model = wanted ?? listed?.data?.[0]?.id;
   if (model === undefined) throw new OperatorError("The service lists no model for this key.");
