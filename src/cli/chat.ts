@@ -21,6 +21,7 @@ import { visibleText } from "../visible-text.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 import { onSignal, onStopSignal, signalExitCodes } from "./signals.ts";
+import { keyHeader } from "./transport.ts";
 
 /** Bounds the memory for an event that never ends. */
 const eventCharactersMax = 16 * 1024 * 1024;
@@ -55,16 +56,19 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   const config = await cli.config();
   const url = options.url ?? listenerUrl(config.listen);
   const leaving = new AbortController();
-  // Until the key is revoked: a terminal that closes sends it twice.
-  using _hangUp = onSignal(cli.signals, "SIGHUP", (name) => {
+  const leave = (name: keyof typeof signalExitCodes) => {
     cli.exitCode = signalExitCodes[name];
     leaving.abort();
-  });
-  const talk = (key: string) =>
-    converse(cli, senderTo(url, key), leaving, model, options.maxTokens).catch((error: unknown) => {
+  };
+  // Until the key is revoked: a terminal that closes sends it twice.
+  using _hangUp = onSignal(cli.signals, "SIGHUP", leave);
+  const talk = async (key: string) => {
+    using _stop = onStopSignal(cli.signals, leave);
+    await converse(cli, senderTo(url, key), leaving, model, options.maxTokens).catch((error: unknown) => {
       // A terminal that has closed cannot be set back.
       if (codeOf(error) !== "EIO") throw error;
     });
+  };
   const ownKey = options.key ?? config.client.apiKey;
   if (ownKey !== null) return await talk(ownKey);
   if (options.url !== undefined)
@@ -85,19 +89,9 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
 }
 
 /** Every line is a turn. At a terminal, Ctrl-C stops an answer, and leaves at the prompt. */
-async function converse(
-  cli: Cli,
-  send: Send,
-  leaving: AbortController,
-  wanted?: string,
-  maxTokens?: number,
-): Promise<void> {
+async function converse(cli: Cli, send: Send, leaving: AbortController, wanted?: string, tokens?: number) {
   const { stdin: input, stdout: output } = cli.host;
   const terminal = input.isTTY === true && output.isTTY === true;
-  using _signals = onStopSignal(cli.signals, (name) => {
-    cli.exitCode = signalExitCodes[name];
-    leaving.abort();
-  });
   // Nobody reads the answers any more.
   output.on("error", () => leaving.abort());
   const listed = parse(await (await send("/v1/models", leaving.signal)).text());
@@ -125,7 +119,7 @@ async function converse(
       current = new AbortController();
       const signal = AbortSignal.any([leaving.signal, current.signal]);
       const question = { role: "user", content: line.trim() };
-      const request = { model, messages: [...messages, question], max_tokens: maxTokens };
+      const request = { model, messages: [...messages, question], max_tokens: tokens };
       const outcome = await ask(send, request, signal, show).catch((error: unknown) => {
         if (!terminal) cli.exitCode ||= 1;
         if (signal.aborted) return "Stopped. The prompt and the tokens made until now are charged.";
@@ -168,7 +162,7 @@ async function ask(send: Send, request: object, signal: AbortSignal, show: (text
 }
 
 function senderTo(url: string, key: string): Send {
-  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const headers = { ...keyHeader(key, "The API key"), "content-type": "application/json" };
   return async (path, signal, body) => {
     const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
     const response = await fetch(`${url}${path}`, { ...init, headers, signal }).catch((error: Error) => {

@@ -65,14 +65,12 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   visit(document, {
     Alias(_, alias) {
       if (alias.resolve(document) !== undefined) return;
-      const where = `${name}:${rangeLine(alias) ?? 1}`;
       const what = "a value that begins with * is an alias, and its & is not above; a text needs quotes";
-      problems.add(where, `this is not valid YAML: ${what}`);
+      problems.add(`${name}:${rangeLine(alias) ?? 1}`, `this is not valid YAML: ${what}`);
     },
     Pair(_, { key }) {
       if (!isScalar(key) || key.source !== "<<") return;
-      const where = `${name}:${rangeLine(key) ?? 1}`;
-      problems.add(where, "merge keys (<<) are not read; write the settings out");
+      problems.add(`${name}:${rangeLine(key) ?? 1}`, "merge keys (<<) are not read; write the settings out");
     },
   });
   if (problems.count > before) return empty;

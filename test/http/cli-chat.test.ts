@@ -175,6 +175,8 @@ describe("inkwell chat, piped", () => {
     const ran = await runCli(argv, { cwd, stdin: "hello\n" });
     assert.equal(ran.code, 1);
     assert.match(ran.stderr, /needs a key of its own: --key, or INKWELL_API_KEY/);
+    const bad = await runCli([...argv, "--key", "bad key€"], { cwd, stdin: "hello\n" });
+    assert.equal(bad.stderr, "The API key has characters that no key has, such as a space or a line end.\n");
   });
 });
 
@@ -310,7 +312,7 @@ describe("inkwell chat and the service", () => {
     await session.shows("> ");
     await session.answers("on and on\r", "word word");
     hungUp = true;
-    signal("SIGHUP");
+    session.hangUp();
     assert.equal(await session.ended, 129);
     assert.ok(unheard.length > 0 && !unheard.includes(true), String(unheard));
     const own = (await service.store.keys("test")).find(({ name }) => name === "chat");
