@@ -27,9 +27,10 @@ const { run } = await import("./program.ts");
 
 // A reader that has closed the pipe (`inkwell key list | head -1`) or the terminal expects no
 // error. The command goes on to its end, because only that knows its exit code.
+let isReported = false;
 process.stdout.on("error", (error) => {
-  const hasLeft = process.stdout.isTTY || ("code" in error && error.code === "EPIPE");
-  if (hasLeft || process.exitCode === 1) return;
+  if (isReported || process.stdout.isTTY || ("code" in error && error.code === "EPIPE")) return;
+  isReported = true;
   process.stderr.write(`The result cannot be written to stdout (${error.message}).\n`);
   process.exitCode = 1;
 });

@@ -185,9 +185,11 @@ releaseTest(
       });
     const made = await inkwell(folder.path, ["account", "create", "ada", "--plan", "starter"]);
     assert.equal(made.code, 0, made.stderr);
-    const refused = run("account list > /dev/full");
-    assert.match(refused.stderr, /^The result cannot be written to stdout \(ENOSPC: [^\n]*\n$/);
-    assert.equal(refused.status, 1);
+    for (const command of ["account list", "usage --json", "account show nobody --json"]) {
+      const refused = run(`${command} > /dev/full`);
+      assert.match(refused.stderr, /^The result cannot be written to stdout \(ENOSPC: [^\n]*\n$/);
+      assert.equal(refused.status, 1);
+    }
     await using service = startProgram(folder.path, { args: ["account", "list"] });
     service.process.stdout?.destroy();
     assert.deepEqual([await service.ended, service.stderr], [{ code: 0, signal: null }, ""]);
