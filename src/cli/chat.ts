@@ -20,7 +20,8 @@ import { dayMs } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
-import { onStopSignal, signalExitCodes } from "./signals.ts";
+import { onSignal, onStopSignal, signalExitCodes } from "./signals.ts";
+import { keyHeader } from "./transport.ts";
 
 /** Bounds the memory for an event that never ends. */
 const eventCharactersMax = 16 * 1024 * 1024;
@@ -54,7 +55,20 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   if (cli.json) throw new OperatorError("chat has no JSON document. Send requests to the API instead.");
   const config = await cli.config();
   const url = options.url ?? listenerUrl(config.listen);
-  const talk = (key: string) => converse(cli, senderTo(url, key), model, options.maxTokens);
+  const leaving = new AbortController();
+  const leave = (name: keyof typeof signalExitCodes) => {
+    cli.exitCode = signalExitCodes[name];
+    leaving.abort();
+  };
+  // Until the key is revoked: a terminal that closes sends it twice.
+  using _hangUp = onSignal(cli.signals, "SIGHUP", leave);
+  const talk = async (key: string) => {
+    using _stop = onStopSignal(cli.signals, leave);
+    await converse(cli, senderTo(url, key), leaving, model, options.maxTokens).catch((error: unknown) => {
+      // A terminal that has closed cannot be set back.
+      if (codeOf(error) !== "EIO") throw error;
+    });
+  };
   const ownKey = options.key ?? config.client.apiKey;
   if (ownKey !== null) return await talk(ownKey);
   if (options.url !== undefined)
@@ -75,14 +89,11 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
 }
 
 /** Every line is a turn. At a terminal, Ctrl-C stops an answer, and leaves at the prompt. */
-async function converse(cli: Cli, send: Send, wanted?: string, maxTokens?: number): Promise<void> {
+async function converse(cli: Cli, send: Send, leaving: AbortController, wanted?: string, tokens?: number) {
   const { stdin: input, stdout: output } = cli.host;
   const terminal = input.isTTY === true && output.isTTY === true;
-  const leaving = new AbortController();
-  using _signals = onStopSignal(cli.signals, (name) => {
-    cli.exitCode = signalExitCodes[name];
-    leaving.abort();
-  });
+  // Nobody reads the answers any more.
+  output.on("error", () => leaving.abort());
   const listed = parse(await (await send("/v1/models", leaving.signal)).text());
   const model = wanted ?? listed?.data?.[0]?.id;
   if (model === undefined) throw new OperatorError("The service lists no model for this key.");
@@ -108,7 +119,7 @@ async function converse(cli: Cli, send: Send, wanted?: string, maxTokens?: numbe
       current = new AbortController();
       const signal = AbortSignal.any([leaving.signal, current.signal]);
       const question = { role: "user", content: line.trim() };
-      const request = { model, messages: [...messages, question], max_tokens: maxTokens };
+      const request = { model, messages: [...messages, question], max_tokens: tokens };
       const outcome = await ask(send, request, signal, show).catch((error: unknown) => {
         if (!terminal) cli.exitCode ||= 1;
         if (signal.aborted) return "Stopped. The prompt and the tokens made until now are charged.";
@@ -151,7 +162,7 @@ async function ask(send: Send, request: object, signal: AbortSignal, show: (text
 }
 
 function senderTo(url: string, key: string): Send {
-  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const headers = { ...keyHeader(key, "The API key"), "content-type": "application/json" };
   return async (path, signal, body) => {
     const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
     const response = await fetch(`${url}${path}`, { ...init, headers, signal }).catch((error: Error) => {

@@ -6,7 +6,7 @@
  * document is the error (failure.ts).
  */
 import { randomUUID } from "node:crypto";
-import { type EventEmitter, once } from "node:events";
+import type { EventEmitter } from "node:events";
 import { commandVariable } from "../config/command-variables.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
@@ -20,6 +20,9 @@ export interface GlobalOptions {
   config?: string;
   server?: string;
 }
+
+/** Ends a command whose result cannot be written any more. */
+export class OutputClosed extends Error {}
 
 export class Cli implements AsyncDisposable {
   readonly host: Host;
@@ -89,11 +92,15 @@ export class Cli implements AsyncDisposable {
     if (shown !== "") this.host.stdout.write(`${visibleText(shown)}\n`);
   }
 
-  /** Writes a part of a long result, and waits until a slow reader has taken it. */
+  /**
+   * Writes a part of a long result, and waits until a slow reader has taken it. Throws
+   * `OutputClosed` if nobody reads on.
+   */
   async write(text: string): Promise<void> {
-    const { stdout } = this.host;
     this.spinner.clear();
-    if (!stdout.write(text)) await once(stdout, "drain");
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.host.stdout.write(text, (error) => (error ? reject(new OutputClosed()) : resolve()));
+    await promise;
   }
 
   /** Writes a line for people to stderr. */

@@ -25,11 +25,14 @@ enableCompileCache(fileURLToPath(new URL("../../node_modules/.cache/inkwell", im
 const { services } = await import("./services.ts");
 const { run } = await import("./program.ts");
 
-// A reader that has closed the pipe (`inkwell key list | head -1`) expects no error.
+// A reader that has closed the pipe (`inkwell key list | head -1`) or the terminal expects no
+// error. The command goes on to its end, because only that knows its exit code.
+let isReported = false;
 process.stdout.on("error", (error) => {
-  if ("code" in error && error.code === "EPIPE") process.exit(0);
+  if (isReported || process.stdout.isTTY || ("code" in error && error.code === "EPIPE")) return;
+  isReported = true;
   process.stderr.write(`The result cannot be written to stdout (${error.message}).\n`);
-  process.exit(1);
+  process.exitCode = 1;
 });
 
 // Remarks and the log do not decide the exit code. A service continues if its log has no reader or
@@ -37,7 +40,7 @@ process.stdout.on("error", (error) => {
 // stderr is the stream that failed.
 process.stderr.on("error", () => {});
 
-process.exitCode = await run(process.argv.slice(2), {
+const code = await run(process.argv.slice(2), {
   stdin: process.stdin,
   stdout: process.stdout,
   stderr: process.stderr,
@@ -51,3 +54,4 @@ process.exitCode = await run(process.argv.slice(2), {
     },
   },
 });
+process.exitCode ||= code;

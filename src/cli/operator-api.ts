@@ -28,7 +28,15 @@ import type { EpochMs } from "../units.ts";
 import type { Host } from "./host.ts";
 import { findToken, noToken, tokenOf } from "./operator-token.ts";
 import type { Spinner } from "./spinner.ts";
-import { type Answer, inProcess, NoAnswer, overHttp, type Sent, type Transport } from "./transport.ts";
+import {
+  type Answer,
+  inProcess,
+  keyHeader,
+  NoAnswer,
+  overHttp,
+  type Sent,
+  type Transport,
+} from "./transport.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 /** Views do not say what they result in: their callers do. */
@@ -156,7 +164,7 @@ export class OperatorApi implements AsyncDisposable {
   /** Returns the answer. Throws a refusal. */
   async #sound(sent: Sent): Promise<Answer> {
     const answer = await this.#allowed(sent);
-    if (answer.status < 400) return answer;
+    if (answer.status < 400 && answer.isInkwell) return answer;
     const error = fieldOf(jsonIn(await readWhole(answer)), "error");
     const [code, message, param] = ["code", "message", "param"].map((name) => fieldOf(error, name));
     if (typeof code !== "string" || typeof message !== "string") throw notInkwell();
@@ -253,9 +261,10 @@ function sentBy(action: Asked, json: Json, { silenceMs = defaultSilenceMs }: Hos
 function elsewhere(server: string, key: string | null): Way {
   const url = URL.canParse(server) ? new URL(server) : null;
   const isLocal = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(url?.hostname ?? "");
-  if (url?.protocol !== "https:" && !(url?.protocol === "http:" && isLocal)) {
+  const isSafe = url?.protocol === "https:" || (url?.protocol === "http:" && isLocal);
+  if (!isSafe || /[?#@]/.test(server)) {
     throw new OperatorError(
-      `--server (INKWELL_SERVER) must be the URL of an operator listener with https, or with http on this machine, such as https://ops.example, not ${JSON.stringify(server)}.`,
+      `--server (INKWELL_SERVER) must be the URL of an operator listener with https, or with http on this machine, such as https://ops.example, without a user, a query and a fragment.`,
     );
   }
   if (key === null) {
@@ -264,7 +273,7 @@ function elsewhere(server: string, key: string | null): Way {
     );
   }
   const base = server.replace(/\/+$/, "");
-  const headers = { authorization: `Bearer ${key}` };
+  const headers = keyHeader(key, "INKWELL_OPERATOR_KEY");
   return { url: base, failure: () => null, ...overHttp(base, headers, isLocal ? "directly" : {}) };
 }
 

@@ -8,7 +8,7 @@ import { nearest } from "../spelling.ts";
 import { visibleText } from "../visible-text.ts";
 import { accountCommand } from "./account.ts";
 import { balanceCommand } from "./balance.ts";
-import { Cli, type GlobalOptions } from "./cli.ts";
+import { Cli, type GlobalOptions, OutputClosed } from "./cli.ts";
 import { creditsCommand } from "./credits.ts";
 import { eventsCommand } from "./events.ts";
 import { commandFailureOf, failureLine } from "./failure.ts";
@@ -53,6 +53,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     return closing.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    if (error instanceof OutputClosed) return cli.exitCode;
     const failure = commandFailureOf(error, complaint.join(""), cli.operation);
     if (cli.json) host.stdout.write(`${visibleText(failureLine(failure))}\n`);
     else host.stderr.write(visibleText(failure.text));

@@ -5,8 +5,8 @@ import type { EventEmitter } from "node:events";
  * Exit codes that shells report for a program that a signal ended: 128 and the number of the
  * signal.
  */
-export const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
-export type StopSignal = keyof typeof signalExitCodes;
+export const signalExitCodes = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const;
+export type StopSignal = "SIGINT" | "SIGTERM";
 
 /** Calls `listener` for SIGINT and SIGTERM until it is disposed. */
 export function onStopSignal(from: EventEmitter, listener: (signal: StopSignal) => void): Disposable {

@@ -2,8 +2,9 @@
 import type { RequestOptions } from "node:http";
 import * as https from "node:https";
 import { duplexPair, type Readable } from "node:stream";
+import { TLSSocket } from "node:tls";
 import type { LocalOperator } from "../app/local-operator.ts";
-import { codeOf, messageOf } from "../errors.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
 
 export interface Sent {
   method: "GET" | "POST" | "PATCH" | "DELETE";
@@ -19,6 +20,8 @@ export interface Answer {
   /** How long to wait before a repetition. NaN: the service names no time. */
   retryAfterMs: number;
   body: Readable;
+  /** It has the id that every answer of Inkwell has. */
+  isInkwell: boolean;
 }
 
 /** No answer arrived. `isSent`: the service may have done what was asked. */
@@ -60,7 +63,7 @@ export function overHttp(url: string, headers: Headers, through: Through = {}): 
       sending.on("response", (response) => {
         const { statusCode: status = 0, headers: answered } = response;
         const retryAfterMs = Math.max(Number(answered["retry-after"]), 1) * 1000;
-        resolve({ status, retryAfterMs, body: response });
+        resolve({ status, retryAfterMs, body: response, isInkwell: "x-request-id" in answered });
       });
       sending.on("error", reject);
       if (silenceMs !== null) {
@@ -70,7 +73,7 @@ export function overHttp(url: string, headers: Headers, through: Through = {}): 
       sending.end(body ?? undefined);
       return await promise.catch((error: unknown) => {
         const code = codeOf(error);
-        const isSent = !unsentCodes.includes(code ?? "");
+        const isSent = !unsentCodes.includes(code ?? "") && !isRefused(sending.socket, code);
         throw new NoAnswer(`No service responds at ${url} (${code ?? messageOf(error)}).`, {
           isSent,
           cause: error,
@@ -78,6 +81,18 @@ export function overHttp(url: string, headers: Headers, through: Through = {}): 
       });
     },
   };
+}
+
+/** The connection was not made, because of its certificate or because the other end has no TLS. */
+function isRefused(socket: unknown, code: string | undefined): boolean {
+  if (!(socket instanceof TLSSocket)) return false;
+  return String(socket.authorizationError) === code || Reflect.get(socket, "secureConnecting") === true;
+}
+
+/** The header of a key. `name`: where the key comes from. */
+export function keyHeader(key: string, name: string): { authorization: string } {
+  if (/^[!-~]*$/.test(key)) return { authorization: `Bearer ${key}` };
+  throw new OperatorError(`${name} has characters that no key has, such as a space or a line end.`);
 }
 
 /** The same over a pair of streams in place of a connection. */

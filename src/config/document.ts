@@ -37,13 +37,16 @@ const valuesMax = 100_000;
 /** Parses YAML into one map. The map is empty if the text is not valid. */
 export function parseYaml(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  // Names are texts: 8 and "8" are one, 2.0 and 2 are two.
+  const uniqueKeys = (one: unknown, other: unknown) =>
+    isScalar(one) && isScalar(other) && one.source === other.source;
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys });
   const before = problems.count;
   const variables = new Set<string>();
   const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing", variables };
   const broken = new Set<number>();
   let values = 0;
-  for (const error of document.errors) {
+  for (const error of [...document.errors, ...document.warnings]) {
     const { line } = lines.linePos(error.pos[0]);
     // Further errors in a line follow from the first.
     if (broken.has(line)) continue;
@@ -53,14 +56,21 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     const what =
       error.code === "DUPLICATE_KEY"
         ? `the key ${/^[^\s:]*/.exec(text.slice(error.pos[0]))?.[0]} occurs twice`
-        : firstLine(error.message);
+        : error.code === "TAG_RESOLVE_FAILED"
+          ? "a value that begins with ! is a tag, which is not read; a text needs quotes"
+          : // After a colon it can quote the file, and so a secret.
+            error.message.replace(/(?<=\w): .*|\n.*/s, "");
     problems.add(`${name}:${line}`, `this is not valid YAML: ${what}${hint}`);
   }
   visit(document, {
     Alias(_, alias) {
       if (alias.resolve(document) !== undefined) return;
-      const where = `${name}:${rangeLine(alias) ?? 1}`;
-      problems.add(where, `this is not valid YAML: there is no &${alias.source} above`);
+      const what = "a value that begins with * is an alias, and its & is not above; a text needs quotes";
+      problems.add(`${name}:${rangeLine(alias) ?? 1}`, `this is not valid YAML: ${what}`);
+    },
+    Pair(_, { key }) {
+      if (!isScalar(key) || key.source !== "<<") return;
+      problems.add(`${name}:${rangeLine(key) ?? 1}`, "merge keys (<<) are not read; write the settings out");
     },
   });
   if (problems.count > before) return empty;
@@ -88,7 +98,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
       const entries = new Map<string, Found>();
       for (const pair of target.items) {
         const keyLine = rangeLine(pair.key) ?? line;
-        const key = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
+        const key = isScalar(pair.key) ? (pair.key.source ?? "") : String(pair.key);
         // Report the line of the key, even if the value starts on a later line.
         const value = found(pair.value, keyLine, at === "" ? key : `${at}.${key}`, path);
         entries.set(key, { ...value, where: `${name}:${keyLine}` });
@@ -148,8 +158,4 @@ export function parseYaml(text: string, name: string, env: Environment, problems
 
 export function quoteShort(text: string): string {
   return JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}...` : text);
-}
-
-function firstLine(message: string): string {
-  return message.split("\n")[0] ?? message;
 }

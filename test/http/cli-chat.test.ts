@@ -8,6 +8,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Store } from "../../src/store/store.ts";
 import { openPipe, openTerminal, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
@@ -174,6 +175,8 @@ describe("inkwell chat, piped", () => {
     const ran = await runCli(argv, { cwd, stdin: "hello\n" });
     assert.equal(ran.code, 1);
     assert.match(ran.stderr, /needs a key of its own: --key, or INKWELL_API_KEY/);
+    const bad = await runCli([...argv, "--key", "bad key€"], { cwd, stdin: "hello\n" });
+    assert.equal(bad.stderr, "The API key has characters that no key has, such as a space or a line end.\n");
   });
 });
 
@@ -286,6 +289,34 @@ describe("inkwell chat and the service", () => {
       silent.close();
       silent.closeAllConnections();
     }
+  });
+
+  test("a terminal that closes ends the conversation, and its key is revoked", async () => {
+    await using service = await startService({ script: babble("word ") });
+    let hungUp = false;
+    /** Whether a further SIGHUP could have ended the process at a commit after the first. */
+    const unheard: boolean[] = [];
+    const store = new Proxy(service.store, {
+      get(target, name) {
+        if (name === "close") return async () => {};
+        if (name === "commit" && hungUp) unheard.push(process.listenerCount("SIGHUP") === 0);
+        const value: unknown = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    const openStore = async () => ({ store, ledger: new Ledger(store) });
+    const session = openTerminal(["chat", "--account", "test"], {
+      ...beside(service),
+      services: { openStore },
+    });
+    await session.shows("> ");
+    await session.answers("on and on\r", "word word");
+    hungUp = true;
+    session.hangUp();
+    assert.equal(await session.ended, 129);
+    assert.ok(unheard.length > 0 && !unheard.includes(true), String(unheard));
+    const own = (await service.store.keys("test")).find(({ name }) => name === "chat");
+    assert.ok(own !== undefined && own.revokedMs !== null);
   });
 
   test("Ctrl-C stops the decoder, and the tokens made are charged", async () => {

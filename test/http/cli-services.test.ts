@@ -4,7 +4,8 @@ import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
-import { createServer } from "node:net";
+import { createServer as createHttpsServer } from "node:https";
+import { createServer, type Server } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -14,6 +15,7 @@ import { services as realServices } from "../../src/cli/services.ts";
 import { databaseText } from "../../src/config/database.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { writeOperatorAddress } from "../../src/operator-address.ts";
+import { selfSigned } from "../fixtures/certificate.ts";
 import { type Ran, type RunOptions, runCli } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 import { fieldsOf, listOf, operatorToken, startOperator, type TestOperator } from "../fixtures/operator.ts";
@@ -61,6 +63,12 @@ function refusedWithCode(ran: Ran, text: RegExp): void {
   const { code, message } = JSON.parse(ran.stdout).error;
   assert.deepEqual([ran.code, code], [1, "service_unavailable"], message);
   assert.match(message, text);
+}
+
+function portOf(server: Server): number {
+  const bound = server.address();
+  assert.ok(bound !== null && typeof bound === "object");
+  return bound.port;
 }
 
 let names = 0;
@@ -117,6 +125,72 @@ describe("to a service elsewhere", () => {
       );
   });
 
+  test("a URL with a user, a query or a fragment is refused, and its password is not shown", async () => {
+    for (const url of [
+      "http://u:s3cret@127.0.0.1:1",
+      "http://u:s3cret@ops.example",
+      "https://ops.example/?token=s3cret",
+      "https://ops.example?",
+      "https://ops.example/#s3cret",
+    ]) {
+      const ran = await elsewhere("account list", "iko_x", url);
+      refused(ran, /^--server .*, without a user, a query and a fragment\.\n$/);
+      assert.ok(!ran.stderr.includes("s3cret"), ran.stderr);
+    }
+  });
+
+  test("a key with characters that no key has is refused", async () => {
+    for (const key of ["iko_abcdefghijklmnop\r", "iko_abc€", "iko_abc def"])
+      refused(
+        await elsewhere("account list", key),
+        /^INKWELL_OPERATOR_KEY has characters that no key has, such as a space or a line end\.\n$/,
+      );
+  });
+
+  test("what is not Inkwell is no defect of Inkwell", async () => {
+    for (const body of ["{}", "null", "[]", "<html>"]) {
+      const foreign = createHttpServer((_, response) => response.end(body)).listen(0, "127.0.0.1");
+      await once(foreign, "listening");
+      const url = `http://127.0.0.1:${portOf(foreign)}`;
+      for (const command of ["account list", "account show ada", "balance ada", "key create ada", "usage"])
+        refused(await elsewhere(command, "iko_x", url), /^The answer is not that of an operator listener/);
+      foreign.closeAllConnections();
+      foreign.close();
+    }
+  });
+
+  test("nothing was sent to a service without a valid certificate or without TLS", async () => {
+    const plain = createServer((socket) => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
+    for (const listener of [createHttpsServer(selfSigned("localhost")), plain]) {
+      listener.listen(0, "127.0.0.1");
+      await once(listener, "listening");
+      const url = `https://localhost:${portOf(listener)}`;
+      const ran = await elsewhere("--json key create ada", "iko_x", url);
+      refusedWithCode(ran, /^No service responds at https:\/\/localhost:\d+ \([A-Z_]+\)\.$/);
+      listener.close();
+    }
+  });
+
+  test("a connection with TLS that breaks may have carried the request", async () => {
+    const authority = selfSigned("localhost");
+    const listener = createHttpsServer(authority, ({ socket }) => void socket.destroy());
+    listener.listen(0, "127.0.0.1");
+    await once(listener, "listening");
+    const file = path.join(other, "authority.pem");
+    writeFileSync(file, authority.cert);
+    const ran = await promisify(execFile)(process.execPath, [entry, "--json", "key", "create", "ada"], {
+      cwd: other,
+      env: {
+        ...process.env,
+        NODE_EXTRA_CA_CERTS: file,
+        INKWELL_SERVER: `https://localhost:${portOf(listener)}`,
+        INKWELL_OPERATOR_KEY: "iko_x",
+      },
+    }).catch((error: unknown) => error);
+    assert.match(String(Object(ran).stdout), /ECONNRESET.*may have taken effect/);
+    listener.close();
+  });
+
   test("commands that work in a folder are refused", async () => {
     for (const command of ["config check", "backup x.db", "audit", "serve"])
       refused(
@@ -138,7 +212,7 @@ describe("to a service that a test plays", () => {
     const server = createHttpServer((request, response) => {
       const status = statuses[seen.length] ?? 200;
       seen.push(request.url ?? "");
-      response.writeHead(status, { "retry-after": retryAfter });
+      response.writeHead(status, { "retry-after": retryAfter, "x-request-id": "req_1" });
       const configuration = { current: true, added: [], changed: [], retired: [], plans: [] };
       const code = status === 429 ? "rate_limit_exceeded" : "service_unavailable";
       const refusal = { error: { code, message: "Too many reads.", param: null } };

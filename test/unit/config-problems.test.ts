@@ -18,7 +18,21 @@ const ofFile: Problems = {
   // Only the duplicate key is reported, because its content is unknown.
   "plans:\n  p: { base: 1 }\nplans:\nlisten: 5":
     /^inkwell\.yaml:3: this is not valid YAML: the key plans occurs twice$/,
-  "plans: *nowhere": /^inkwell\.yaml:1: this is not valid YAML: there is no &nowhere above$/,
+  // Names are as written.
+  '8: 1\n"8": 2': /^inkwell\.yaml:2: this is not valid YAML: the key "8" occurs twice$/,
+  // They can be secrets, so they are not shown.
+  "plans: *nowhere":
+    /^inkwell\.yaml:1: this is not valid YAML: a value that begins with \* is an alias, and its & is not above; a text needs quotes$/,
+  "operator: { token: !nowhere }":
+    /^inkwell\.yaml:1: this is not valid YAML: a value that begins with ! is a tag, which is not read; a text needs quotes$/,
+  "operator:\n  token: !no!where":
+    /^inkwell\.yaml:2: this is not valid YAML: a value that begins with ! is a tag, which is not read; a text needs quotes$/,
+  "operator:\n  token: |nowhere":
+    /^inkwell\.yaml:2: this is not valid YAML: Block scalar header includes extra characters$/,
+  "log: !foo { level: info }":
+    /^inkwell\.yaml:1: this is not valid YAML: a value that begins with ! is a tag/,
+  "listen: &a { port: 8000 }\noperator:\n  <<: *a\n  token: x":
+    /^inkwell\.yaml:3: merge keys \(<<\) are not read; write the settings out$/,
   "listen:\n\tport: 1": /^inkwell\.yaml:2: this is not valid YAML: .*[Tt]ab/,
   "- a": /^inkwell\.yaml:1: found a list, expected keys/,
   "listen: 8080": /^inkwell\.yaml:1: listen: found 8080, expected a map with the keys host, port, url$/,

@@ -334,6 +334,16 @@ describe("the file", () => {
     assert.deepEqual([...config.plans.keys()], ["starter"]);
   });
 
+  test("names models as written, also with names that YAML reads as numbers", () => {
+    const model = '{ engine: upstream, url: "http://a", model: x, price: { prompt: 1, completion: 1 } }';
+    const names = ["2.0", "2", "0x10", "1e3", "True"];
+    const { models } = load(`models:\n${names.map((name) => `  ${name}: ${model}\n`).join("")}`);
+    assert.deepEqual(
+      models.map(({ id }) => id),
+      names,
+    );
+  });
+
   test("may contain anchors", () => {
     const config = load(`models:
   a: { engine: llama, source: default, price: &p { prompt: 3, completion: 4 } }
