@@ -117,7 +117,7 @@ const ownTitles: Readonly<Record<string, string>> = {
   "web/console/pages/models.tsx": "Change",
   "web/portal/pages/requests.tsx": "Details",
   "web/shared/charge.tsx": "Tokens,Count,× price per million,= credits",
-  "web/shared/chart.tsx": "Time (UTC)",
+  "web/shared/chart.tsx": "Time",
 };
 
 test("no table has a title of its own for a described field", () => {
