@@ -162,7 +162,7 @@ async function ask(send: Send, request: object, signal: AbortSignal, show: (text
 }
 
 function senderTo(url: string, key: string): Send {
-  const headers = { ...keyHeader(key, "The API key"), "content-type": "application/json" };
+  const headers = { ...keyHeader(key.trim(), "The API key"), "content-type": "application/json" };
   return async (path, signal, body) => {
     const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
     const response = await fetch(`${url}${path}`, { ...init, headers, signal }).catch((error: Error) => {

@@ -88,7 +88,7 @@ export function loadConfig({
   const root = parseYaml(text, shownName, environment, problems);
   // A reload names its file, which may be half written. The defaults would replace all models.
   if (file !== undefined && root.value.size === 0 && problems.count === 0)
-    throw new OperatorError(`${found} is empty, or has only comments.`);
+    throw new OperatorError(`${found} has no settings.`);
   const written = new Map<string, Found>([
     ...parseYaml(defaults, "the defaults", {}, problems).value,
     ...root.value,

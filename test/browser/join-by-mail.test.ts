@@ -18,12 +18,17 @@ describe("a browser", { skip: noChromium ?? false }, () => {
     };
     const context = await chromium.browser.newContext();
     const page = await context.newPage();
+    const send = page.getByRole("button", { name: "Send me the link" });
+    await page.goto(`${place.portal.url}/#join=${"x".repeat(43)}`);
+    await page.getByLabel("Your name").fill("Zoë Brown");
+    await page.getByLabel("Your e-mail address").fill("zoe@uni.example");
+    await send.click();
+    await page.getByText("This link is not valid.").waitFor();
     await page.goto(`${place.portal.url}/#join=${code}`);
     await page.getByText("You get a mail with a link.").waitFor();
     await assertAccessible(page);
     await page.getByLabel("Your name").fill("Zoë Brown");
     await page.getByLabel("Your e-mail address").fill("zoe@other.example");
-    const send = page.getByRole("button", { name: "Send me the link" });
     await send.click();
     await page.getByText(/@uni\.example/).waitFor();
     assert.deepEqual(place.mail.mails, []);

@@ -188,9 +188,9 @@ test("refuses to reload if its file is empty or gone, although a start would use
   service.write("\n");
   const empty = await service.reload();
   assert.equal(empty.status, 422);
-  assert.match(JSON.stringify(empty.body), /inkwell\.yaml is empty/);
+  assert.match(JSON.stringify(empty.body), /inkwell\.yaml has no settings/);
   service.write("# models:\n#   small: {}\n");
-  assert.match(JSON.stringify((await service.reload()).body), /inkwell\.yaml is empty, or has only comments/);
+  assert.match(JSON.stringify((await service.reload()).body), /inkwell\.yaml has no settings/);
   rmSync(path.join(service.folder, "inkwell.yaml"));
   const gone = await service.reload();
   assert.equal(gone.status, 422);

@@ -303,7 +303,7 @@ describe("the file", () => {
       assert.equal(loadConfig({ cwd, env: {} }).models[0]?.id, "smollm2-135m-instruct");
       assert.throws(
         () => loadConfig({ cwd, env: {}, file: "inkwell.yaml" }),
-        /inkwell\.yaml is empty, or has/,
+        /inkwell\.yaml has no settings/,
       );
     }
     assert.equal(loadConfig({ cwd: directory("workers: 1"), env: {}, file: "inkwell.yaml" }).workers, 1);

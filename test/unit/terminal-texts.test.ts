@@ -29,7 +29,8 @@ const server = createServer(async (request, response) => {
   const isChange = request.method !== "GET";
   if (isChange) sent = [request.method, request.url, jsonOf(parts.join(""))];
   const error = { code: "test", message: "The request is recorded.", param: null };
-  response.writeHead(isChange ? 400 : 200).end(JSON.stringify(isChange ? { error } : answer));
+  const head = response.setHeader("x-request-id", "r").writeHead(isChange ? 400 : 200);
+  head.end(JSON.stringify(isChange ? { error } : answer));
 });
 const ledger = new CliLedger("");
 let origin = "";

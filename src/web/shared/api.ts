@@ -193,7 +193,7 @@ async function respond(
   if (response.ok || response.status === 304 || (response.status === 503 && path === "/readyz"))
     return response;
   const error = await errorOf(response);
-  const isOver = response.status === 401 && path !== sessionPath;
+  const isOver = response.status === 401 && path !== sessionPath && !path.startsWith(signInPath);
   if (isOver || error.code === "sign_in_again") onSignedOut();
   if (isOver) throw new ApiError(401, error.code, "The session has ended. Sign in, and send it again.", null);
   throw error;

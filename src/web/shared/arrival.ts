@@ -15,6 +15,8 @@ const returnName = "inkwell-return";
 /** Returns what the page arrives with, and shows the address of a page in its place. */
 export function takeArrival(): Arrival | Joining | null {
   const { pathname, search, hash } = location;
+  // A link that is pasted into this tab changes nothing but the fragment.
+  addEventListener("hashchange", () => /^#(code|invite|join)=/.test(location.hash) && location.reload());
   if (pathname === `${paths.pages}/signed-in`) {
     history.replaceState(null, "", returnPath());
     return { response: search };
@@ -22,8 +24,6 @@ export function takeArrival(): Arrival | Joining | null {
   const fragment = new URLSearchParams(hash.slice(1));
   const [code, invitation] = [fragment.get("code"), fragment.get("invite")];
   const join = fragment.get("join");
-  // A link that is pasted into this tab changes nothing but the fragment.
-  addEventListener("hashchange", () => /^#(code|invite|join)=/.test(location.hash) && location.reload());
   if (hash !== "") history.replaceState(null, "", pathname + search);
   if (invitation !== null) return { invitation };
   if (join !== null) return { joinBy: join };

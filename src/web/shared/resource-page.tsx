@@ -166,7 +166,7 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
                   <Button onClick={choice.clear}>Choose none</Button>
                 </section>
               )}
-              {place !== undefined && <Pager next={list.isLoading ? null : next} isFirst={after === null} />}
+              {place !== undefined && <Pager next={next} isFirst={after === null} />}
               {place === undefined && next !== null && more}
             </>
           )
