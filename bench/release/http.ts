@@ -84,7 +84,9 @@ export async function otherGateway(options: Options): Promise<Result[]> {
   const results: Result[] = [];
   for (const stream of [false, true]) {
     const of = asked(options, stream);
-    const body = { ...of.body, model: stream ? other.streamed : other.whole };
+    const model = stream ? other.streamed : other.whole;
+    if (model === undefined) continue;
+    const body = { ...of.body, model };
     const product = side({ ...of, ...other, body, start: async () => target });
     const floor = side({ title: stream ? passing : oneObject, ...of, start: () => startBare(options) });
     await runPasses(options, [product, floor]);

@@ -27,8 +27,8 @@ export interface OtherGateway {
   port: number;
   pid: number;
   /** Its models for the mock's answer: at `/ANSWER/whole/v1`, and at `/ANSWER/v1`. */
-  whole: string;
-  streamed: string;
+  whole?: string;
+  streamed?: string;
   key: string;
   headers?: Record<string, string>;
 }
