@@ -49,10 +49,10 @@ export function retry<T>(
   return retryWhile(attempt, delayMs, signal);
 }
 
-/** Rejects if the work takes longer than that. It goes on, and nobody waits for it. */
+/** Rejects if a read of the database takes longer than that. Nobody waits for its end then. */
 export async function inTime<T>(work: Promise<T>, ms = 3_000): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(reject, ms, new Error(`no answer within ${ms} ms`));
+  const timer = setTimeout(reject, ms, new Error("the database did not answer in time"));
   return await Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 

@@ -163,7 +163,7 @@ export class KeyActions {
 
   /**
    * Returns the keys of an account or of all, in the order of their creation: those after one, at
-   * most so many. Null: there is no such key.
+   * most so many. Null: no key has the id `after`.
    */
   async list(after: string | undefined, most: number, account?: string): Promise<KeyRow[] | null> {
     const { store } = this.#deps;

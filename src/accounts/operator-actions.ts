@@ -169,13 +169,15 @@ export class OperatorActions {
     const invited = await store.invitations.states(rows.map(({ id }) => id));
     const states = new Map(invited.map((each) => [each.account, invitationState(each, times.nowMs)]));
     const whole = new Map<string, AccountSnapshot | null>();
-    for (const { id } of rows.filter(({ later }) => later.count > 0)) {
+    const hasEnded = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs !== null && untilMs <= times.atMs;
+    for (const { id, additional, later } of rows) {
+      // Grants beside the row follow those in it that have ended.
+      if (later.count === 0 || ![...additional, later].some(hasEnded)) continue;
       // One by one, because requests read snapshots too.
       await setImmediate();
       whole.set(id, await store.accountSnapshot(id));
     }
     return rows.map((row) => {
-      // Grants beside the row follow those in it that end.
       const read = readBalance({
         ...now,
         account: row,

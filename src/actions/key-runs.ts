@@ -18,7 +18,7 @@ function requireFor({ actsFor }: KeyRow, role: Role, action: ActionTexts): void 
   requireRole(role, neededRole(action, { acts_for: actsFor }));
 }
 
-/** `list`: keys after one, at most so many. Null: there is no such key. The cursor is its id. */
+/** `list`: keys after one, at most so many. Null: no key has that id, which is the cursor. */
 export function pageOfKeys(
   { limit, after }: { limit?: number | undefined; after?: string | undefined },
   list: (after: string | undefined, most: number) => Promise<KeyRow[] | null>,

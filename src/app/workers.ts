@@ -1,7 +1,7 @@
 /**
- * The first process of a service with workers. It opens no database and answers no request: it
- * starts the workers, gives them their connections (node:cluster) and signals, carries the
- * questions that they ask one another (peers.ts), and starts a worker again that has died.
+ * The first process of a service with workers. It opens no database and answers no request. It
+ * starts the workers, and again those that have died. It gives them their connections
+ * (node:cluster) and signals, and carries the questions that they ask one another (peers.ts).
  *
  * One worker starts alone, so that the migration, the first key and every mistake of the start
  * come once. The service ends if that start fails, or if later starts fail again and again and no

@@ -100,7 +100,7 @@ function kindOf(type: string, { scope }: EventValues): string {
 }
 
 /**
- * The field of an event that tells its mail from others of its kind. Absent: one a day. Those of
+ * The field of an event in which two mails of a kind differ. Absent: one a day. Those of
  * operator keys and roles are all their own.
  */
 const ownMailOf: Partial<Record<MailType, string>> = {

@@ -8,6 +8,7 @@
 import type { ServerResponse } from "node:http";
 import type { Job } from "../job.ts";
 import type { Jobs } from "../jobs.ts";
+import { inTime } from "../retry.ts";
 
 interface SessionResponsesOptions {
   jobs: Jobs;
@@ -58,15 +59,9 @@ export class SessionResponses {
     if (sessions.length === 0) return;
     let valid: ReadonlySet<string> = new Set();
     try {
-      valid = await inTime(this.#valid(sessions));
+      valid = await inTime(this.#valid(sessions), readMs);
     } finally {
       for (const session of sessions) if (!valid.has(session)) this.end(session);
     }
   }
-}
-
-async function inTime<T>(reading: Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error("the database did not answer in time")), readMs);
-  return await Promise.race([reading, late.promise]).finally(() => clearTimeout(timer));
 }

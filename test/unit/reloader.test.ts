@@ -1,4 +1,4 @@
-/** What a reload says of the other workers, and what its preview refuses. */
+/** Other workers in the result of a reload, and refusals of its preview. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { serialize } from "node:v8";

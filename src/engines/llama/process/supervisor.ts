@@ -46,7 +46,8 @@ export class Supervisor {
     return this.#process?.pid;
   }
 
-  launch(): Promise<LoadedModel> {
+  /** Rejects also if Node throws, without memory or files for a process. */
+  async launch(): Promise<LoadedModel> {
     const launchedMs = performance.now();
     const child = new EngineProcess({
       ...this.#options,
@@ -66,7 +67,7 @@ export class Supervisor {
       },
     });
     this.#process = child;
-    return child.loaded;
+    return await child.loaded;
   }
 
   send(message: ToChild): void {
@@ -102,9 +103,7 @@ export class Supervisor {
   #restartLater(): void {
     const { log } = this.#options;
     this.#restartTimer = setTimeout(() => {
-      // Without memory or files for a process, Node throws.
-      const launched = Promise.resolve().then(() => this.launch());
-      launched.then(
+      this.launch().then(
         () => log.info({ engine: this.pid }, "the engine's process has been started again"),
         (error: unknown) => {
           log.error({ error: String(error) }, "the engine's process could not be started again");

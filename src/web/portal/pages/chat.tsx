@@ -54,9 +54,9 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
   const isRunning = running !== null;
 
   const send = async (typed: string, before: readonly Exchange[]) => {
+    if (stop.current !== null) return;
     const question = typed.trim();
     const request = requestOf(settings, before, question);
-    if (stop.current !== null) return;
     if (question === "") return setProblem("Write a message.");
     if ("problem" in request) return setProblem(request.problem);
     const aborter = new AbortController();
