@@ -140,7 +140,7 @@ function verdict({ broken, journalRows }: AuditReport): string {
 
 function brokenText({ invariant, rows }: Broken, cli: Cli): string {
   const shown = rows.length === faultyRowsMax ? ` (the first ${faultyRowsMax} rows)` : "";
-  const columns = Object.keys(rows[0] ?? {}).map((head) => ({
+  const columns = [...new Set(rows.flatMap(Object.keys))].map((head) => ({
     head,
     cell: (row: Broken["rows"][number]) => String(row[head] ?? "-"),
   }));

@@ -202,8 +202,11 @@ function listenerUrl({ host, port }: Config["listen"]): string {
 
 /** Parses the URL of the service. The `/v1` of its API is removed. */
 function serviceUrl(value: string): string {
-  if (httpUrl.read(value, true) !== undefined) return value.replace(/(\/v1)?\/*$/, "");
-  throw new InvalidArgumentError("It is a URL such as http://127.0.0.1:8080.");
+  if (httpUrl.read(value, true) !== undefined && !/[?#@]/.test(value))
+    return value.replace(/(\/v1)?\/*$/, "");
+  throw new InvalidArgumentError(
+    "It is a URL such as http://127.0.0.1:8080, without a user, a query and a fragment.",
+  );
 }
 
 const tokensMax = 1_000_000_000;

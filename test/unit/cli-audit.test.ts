@@ -45,13 +45,22 @@ test("exits 1 with the rule and the faulty rows for a damaged ledger", async () 
     invariant: "the row of an account follows from its facts",
     rows: [{ account: "ada", base: 7 }],
   };
-  const charge = { invariant: "charges are tokens x prices", rows: [{ account: "ada", seq: 3, cost: null }] };
+  const charge = {
+    invariant: "charges are tokens x prices",
+    rows: [
+      { account: "ada", seq: 3, cost: null },
+      { account: "ada", seq: 4, cost: 2, field: "held" },
+    ],
+  };
   const found = { ...ledger.store.audit(), broken: [account, charge] };
   ledger.store.audit = () => found;
   const { code, stdout, stderr } = await inkwell("audit");
   assert.equal(code, 1);
   assert.match(stdout, /^Broken: the row of an account follows from its facts\naccount +base\nada +7\n/);
-  assert.match(stdout, /Broken: charges are tokens x prices\naccount +seq +cost\nada +3 +-\n/);
+  assert.match(
+    stdout,
+    /Broken: charges are tokens x prices\naccount +seq +cost +field\nada +3 +- +-\nada +4 +2 +held\n/,
+  );
   assert.match(stderr, /^The ledger is not sound: 2 rules are broken, 3 journal entries checked\./);
 
   const json = await inkwell("audit", "--json");

@@ -34,6 +34,7 @@ describe("the command line", () => {
       /^error: events resume is gone: use events send ENDPOINT, which .*\nFor/,
     ],
     [["chat", "--url", "localhost:8080"], /'localhost:8080' is invalid\. It is a URL such as http:/],
+    [["chat", "--url", "http://ada:secret@localhost"], /is invalid\. .*, without a user, a query/],
     [["chat", "--max-tokens", "0"], /It is a whole number of tokens from 1 to/],
     [["key", "create"], /missing required argument 'account'\nFor help: \.\/inkwell key create --help/],
   ];
