@@ -36,6 +36,7 @@ import type { Portal } from "./portal.ts";
 import { reloadPreview } from "./reload-preview.ts";
 import type { RunningModels } from "./running-models.ts";
 import type { ServicePlans } from "./service-plans.ts";
+import { type Followed, followMs } from "./worker-here.ts";
 
 /** Everything that a reload changes or needs. */
 export interface ReloadedDependencies {
@@ -61,9 +62,6 @@ export interface ReloadedDependencies {
   onApplied(config: Config): void;
 }
 
-/** The longest time that a worker waits for the others: their plans may wait for the database. */
-const followMs = 60_000;
-
 const followed = "";
 
 const explanations = {
@@ -80,12 +78,12 @@ export class Reloader {
   #underWay: Promise<unknown> | null = null;
   readonly #closing = new AbortController();
   readonly #opened = Promise.withResolvers<void>();
-  readonly #askOthers: (by: string) => Promise<(string | null)[]>;
+  readonly #askOthers: (followed: Followed) => Promise<(string | null)[]>;
 
   constructor(running: Config, dependencies: ReloadedDependencies) {
     this.#running = running;
     this.#dependencies = dependencies;
-    const follow = (by: string) => this.#follow(by);
+    const follow = (followed: Followed) => this.#follow(followed);
     this.#askOthers = dependencies.peers.others("reload", follow, followMs);
   }
 
@@ -107,9 +105,11 @@ export class Reloader {
    */
   async reload(by: string): Promise<ReloadReport> {
     return await this.#alone(async () => {
-      const report = await this.#reload(by);
+      const report = await this.#reload(by, this.#dependencies.reread);
       await this.#log(by, report);
-      const unlike = (await this.#askOthers(by)).filter((each) => each !== followed);
+      const unlike = (await this.#askOthers({ by, config: this.#running })).filter(
+        (each) => each !== followed,
+      );
       const reasons = unlike.map((reason) => (reason ?? "it does not answer").replace(/\.?$/, "."));
       const told = reasons.map((reason) => `A worker did not reload: ${reason}`);
       for (const reason of reasons) this.#dependencies.logger.warn({ reason }, "a worker did not reload");
@@ -119,9 +119,9 @@ export class Reloader {
   }
 
   /** Does what another worker has done, which keeps who reloaded. Returns why it could not. */
-  async #follow(by: string): Promise<string> {
+  async #follow({ by, config }: Followed): Promise<string> {
     await this.#opened.promise;
-    const reload = async () => this.#ended(true, (await this.#reload(by)).atMs);
+    const reload = async () => this.#ended(true, (await this.#reload(by, () => config)).atMs);
     return await this.#alone(reload).then(() => followed, messageOf);
   }
 
@@ -190,10 +190,10 @@ export class Reloader {
     });
   }
 
-  async #reload(by: string): Promise<ReloadReport> {
+  async #reload(by: string, reread: () => Config): Promise<ReloadReport> {
     const { logger } = this.#dependencies;
     try {
-      return await this.#prepareAndApply(by);
+      return await this.#prepareAndApply(by, reread);
     } catch (error) {
       this.#ended(false, Date.now());
       const known = error instanceof OperatorError || error instanceof Refusal;
@@ -203,8 +203,8 @@ export class Reloader {
     }
   }
 
-  async #prepareAndApply(by: string): Promise<ReloadReport> {
-    const { models, reread, settingsOf, logger } = this.#dependencies;
+  async #prepareAndApply(by: string, reread: () => Config): Promise<ReloadReport> {
+    const { models, settingsOf, logger } = this.#dependencies;
     const read = readNext(reread);
     const between = changesBetween(this.#running, read);
     const next = applicable(this.#running, read);

@@ -30,6 +30,15 @@ export type FromWorker =
   | ({ kind: "ask"; id: number } & Asked)
   | { kind: "answer"; id: number; answer: Uint8Array | null };
 
+/** The argument of the question `reload`: what another worker has applied. */
+export interface Followed {
+  by: string;
+  config: Config;
+}
+
+/** The longest time that a worker waits for the others: their plans may wait for the database. */
+export const followMs = 60_000;
+
 export class WorkerHere implements Disposable {
   readonly signals = new EventEmitter();
   readonly peers = new Peers((asked) => this.#ask(asked));

@@ -12,10 +12,11 @@ import cluster, { type Worker } from "node:cluster";
 import { isDeepStrictEqual } from "node:util";
 import { deserialize, serialize } from "node:v8";
 import type { Logger } from "pino";
+import { service } from "../actors.ts";
 import type { Config } from "../config/load.ts";
 import { fieldOf } from "../objects.ts";
 import { lastingMetrics } from "../telemetry/instruments.ts";
-import type { FromWorker, ShownStart, ToWorker } from "./worker-here.ts";
+import { type Followed, type FromWorker, followMs, type ShownStart, type ToWorker } from "./worker-here.ts";
 
 /** Pauses before a worker is started again, by the number of starts in a row that have failed. */
 const pausesMs = [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] as const;
@@ -109,8 +110,11 @@ export class Workers {
     this.#shown ??= shown;
     if (this.#isHungUp && this.#hasBeenUp) this.hangUp();
     // The others have reloaded since its welcome, when it could not follow them yet.
-    else if (!this.#isHungUp && !isDeepStrictEqual(member.config, this.#config))
-      tell(member, { kind: "signal", signal: "SIGHUP" });
+    else if (!this.#isHungUp && !isDeepStrictEqual(member.config, this.#config)) {
+      const argument = serialize({ by: service, config: this.#config } satisfies Followed);
+      // It logs its failure.
+      void this.#answerOf(member, { kind: "ask", question: "reload", argument, own: null, waitMs: followMs });
+    }
     if (this.#hasBeenUp || this.#isStopping) return;
     while (this.#members.size < this.#config.workers) this.#start();
     this.#hasBeenUp = [...this.#members.values()].every(({ isUp }) => isUp);

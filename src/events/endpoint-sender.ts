@@ -31,8 +31,8 @@ interface SenderOptions {
   nowMs(): EpochMs;
   /** Longer than the receiver takes. */
   claimMs: number;
-  /** Time for requests under way at a stop. */
-  stopMs: number;
+  /** Breaks off the requests under way. */
+  signal: AbortSignal;
   /** Events at the same time. */
   slots: number;
   onAttempt(name: string, kind: Answer["kind"]): void;
@@ -46,7 +46,6 @@ export class EndpointSender {
   /** The last attempt failed: one event is sent at a look, until the receiver takes one. */
   #isFailing = false;
   #isStopped = false;
-  readonly #leaves = new AbortController();
   #run: Promise<void> | null = null;
   #error: unknown = null;
 
@@ -71,9 +70,7 @@ export class EndpointSender {
   /** Resolves when the requests under way have ended and are recorded. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    const late = setTimeout(() => this.#leaves.abort(), this.#options.stopMs);
     await this.#run;
-    clearTimeout(late);
     await this.#options.receiver.close();
   }
 
@@ -111,8 +108,8 @@ export class EndpointSender {
   }
 
   async #attempt(event: ClaimedEvent): Promise<Attempt> {
-    const { receiver, name, nowMs, onAttempt } = this.#options;
-    const { kind, status, text: answer, retryAfterMs } = await receiver.send(event, this.#leaves.signal);
+    const { receiver, name, nowMs, signal, onAttempt } = this.#options;
+    const { kind, status, text: answer, retryAfterMs } = await receiver.send(event, signal);
     onAttempt(name, kind);
     const { number } = event;
     const attempts = event.attempts + 1;

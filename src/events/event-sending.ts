@@ -73,6 +73,8 @@ export class EventSending {
   #running: Running[] = [];
   /** Senders of configurations before, until their requests have ended. */
   readonly #leaving = new Set<Promise<void>>();
+  /** The time for a stop is over. */
+  readonly #late = new AbortController();
   #hasJobs = false;
   #isClosed = false;
 
@@ -110,7 +112,7 @@ export class EventSending {
       ...(name === mailEndpoint
         ? { slots: 1, claimMs: times.mailMs + times.claimMs }
         : { slots, claimMs: times.claimMs }),
-      stopMs: times.requestMs,
+      signal: this.#late.signal,
       onAttempt,
       onDead: ({ number, status, answer }) =>
         logger.error(
@@ -194,6 +196,8 @@ export class EventSending {
     this.#isClosed = true;
     for (const { sender } of this.#running) this.#leave(sender);
     this.#running = [];
+    const late = setTimeout(() => this.#late.abort(), this.#options.times.requestMs);
     await Promise.all(this.#leaving);
+    clearTimeout(late);
   }
 }

@@ -17,9 +17,7 @@ import type { Outcome } from "./outcomes.ts";
 /** An operation and its caller. */
 export interface QueuedOperation {
   readonly operation: Operation;
-  /** Time of `performance.now()` at which it came into a commit queue. */
-  queuedMs?: number;
-  /** Time of `performance.now()` since the account is locked or the store is unavailable. */
+  /** Time of `performance.now()` at which it came into a queue, or made progress. */
   waitingSinceMs?: number;
   /** True if an attempt has failed, but may have been executed. */
   mayBeDone?: boolean;
@@ -106,7 +104,7 @@ export class AccountQueues {
           if (!isAnswered && queue.entries.length > 0) continue;
         }
         this.#queues.delete(account);
-        this.#returnToCommitQueue(queue.entries);
+        this.#options.returnToCommitQueue(queue.entries);
       }
     }
     this.#underWay = null;
@@ -140,12 +138,6 @@ export class AccountQueues {
       else queue.entries.shift()?.reject(error);
     }
     return false;
-  }
-
-  #returnToCommitQueue(entries: readonly QueuedOperation[]): void {
-    if (entries.length === 0) return;
-    for (const entry of entries) delete entry.waitingSinceMs;
-    this.#options.returnToCommitQueue(entries);
   }
 
   #proceed(queue: Queue): void {

@@ -235,7 +235,7 @@ export class Ledger {
       return;
     }
     const queue = this.#queueOf(account);
-    entry.queuedMs = performance.now();
+    entry.waitingSinceMs ??= performance.now();
     queue.waiting.push(entry);
     queue.underWay ??= this.#run(queue);
   }
@@ -286,7 +286,7 @@ export class Ledger {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
     // The first one has waited longest.
-    const waitedMs = beganMs - (batch[0]?.queuedMs ?? beganMs);
+    const waitedMs = beganMs - (batch[0]?.waitingSinceMs ?? beganMs);
     const policy = { retriesMs, giveUpMs: this.#giveUpMs - waitedMs };
     const attempt = async () => {
       try {

@@ -174,7 +174,8 @@ async function resumePoint(
   const same =
     earlier !== undefined &&
     earlier.contentSha256 === state.contentSha256 &&
-    !isOther(earlier.validator, state.validator);
+    // Nodes of a mirror may name the same content differently.
+    (state.contentSha256 !== null || !isOther(earlier.validator, state.validator));
   const range = answer.headers.get("content-range") ?? "";
   const start = Number(/^bytes (\d+)-/.exec(range)?.[1]);
   const total = Number(/\/(\d+)$/.exec(range)?.[1]);

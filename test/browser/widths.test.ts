@@ -32,6 +32,7 @@ const consolePages = [
   "/plans",
   "/usage",
   "/usage?by=account",
+  "/usage?by=key",
   "/health",
   ...topics.map((topic) => `/accounts/${longest}${topic}`),
 ];

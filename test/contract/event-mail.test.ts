@@ -392,6 +392,20 @@ for (const backend of backends) {
       assert.equal(mails.length, 1);
     });
 
+    test("a reload leaves a mail under way to its end", async () => {
+      const answer = Promise.withResolvers<void>();
+      server.mayAnswer = answer.promise;
+      const sending = send({}, 100);
+      await spend("r1", 8);
+      await until("the server has the mail", () => mails.length === 1);
+      sending.configure(null);
+      // Longer than a stop would wait for it.
+      await sleep(300);
+      assert.equal(await problem(), null);
+      answer.resolve();
+      await until("it is delivered", async () => (await states()).includes("balance.low delivered"));
+    });
+
     test("a stop breaks a mail off that its server does not answer", async () => {
       const answer = Promise.withResolvers<void>();
       server.mayAnswer = answer.promise;

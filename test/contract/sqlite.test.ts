@@ -240,6 +240,21 @@ describe("opening an SQLite file", () => {
     await store.close();
   });
 
+  test("an operation before which the clock could not be recorded is reported as not done", async () => {
+    await make(path);
+    const clock = new BigInt64Array(new SharedArrayBuffer(8)).fill(BigInt(Date.now()));
+    await using closing = new AsyncDisposableStack();
+    const store = await openSqliteStore({ path, plans, busyMs, clock });
+    closing.defer(() => store.close());
+    const other = new DatabaseSync(path);
+    closing.defer(() => other.close());
+    Atomics.add(clock, 0, 60_000n);
+    other.exec("begin immediate");
+    const topup = { kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" } as const;
+    for (let n = 0; n < 2; n += 1)
+      await assert.rejects(store.commit([topup]), { name: "StoreUnavailableError", mayBeDone: false });
+  });
+
   describe("a refused write makes the next look at the clock fail", () => {
     const writes: Record<string, (store: Store) => Promise<unknown>> = {
       commit: (store) =>

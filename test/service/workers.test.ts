@@ -287,7 +287,7 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     await until("the service is ready", async () => (await readiness()).status === 200);
   });
 
-  test("reload once more if one of them was starting during a reload", async () => {
+  test("reload once more if one of them was starting during a reload, and nothing that came later", async () => {
     const reloads = lines("the configuration is reloaded").length;
     // A start waits for it, after the worker has got its configuration.
     await using migrating = await openTransaction(
@@ -304,6 +304,7 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     const silent = ["A worker did not reload: it does not answer."];
     assert.deepEqual({ settings, warnings }, { settings: ["limits.messages"], warnings: silent });
     assert.equal(lines("a worker did not reload").at(-1)?.reason, "it does not answer.");
+    configure("limits: { messages: 103 }\n");
     await migrating.rollback();
     const reloaded = () =>
       lines("the configuration is reloaded")
@@ -311,6 +312,13 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
         .filter(({ settings: each }) => Array.isArray(each) && each.join() === "limits.messages");
     await until("the new worker has reloaded", () => reloaded().length === 2);
     await until("the service is ready", async () => (await readiness()).status === 200);
+    assert.equal(lines("the configuration is reloaded").length, reloads + 2);
+    const { changes } = await operator("/admin/reload");
+    assert.ok(Array.isArray(changes));
+    assert.deepEqual(
+      changes.map(({ before, after }) => [before, after]),
+      [["102", "103"]],
+    );
   });
 
   test("let running answers finish at SIGTERM, and leave a sound ledger", async () => {

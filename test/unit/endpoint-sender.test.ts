@@ -53,7 +53,7 @@ for (const slots of [1, 2, 8]) {
       events: store,
       nowMs: () => 0,
       claimMs: 1000,
-      stopMs: 1000,
+      signal: new AbortController().signal,
       slots,
       onAttempt: () => {},
       onDead: () => {},

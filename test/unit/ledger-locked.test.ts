@@ -190,6 +190,13 @@ test("rejects the operations of many locked accounts in time if the store stops 
   assert.ok(tookMs < 2000, `the last one was rejected after ${tookMs} ms`);
 });
 
+test("the wait for a locked account began with that for the store", async () => {
+  const { store, ledger } = ledgerWithLock({ giveUpMs: 300 });
+  store.attemptMs = 400;
+  await assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);
+  assert.equal(store.commits.length, 2, "once with others, and once alone");
+});
+
 test("pauses between attempts on a locked account", async () => {
   const { store, ledger } = ledgerWithLock({ giveUpMs: 300 });
   await assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);

@@ -288,6 +288,21 @@ test("starts over if the hub names other content than that of the part", async (
   );
 });
 
+test("resumes content that the hub names, although nodes of the storage name it differently", async () => {
+  await using storage = await startServer((request, response, count) => {
+    delete request.headers["if-range"];
+    sendContent(request, response, content, { ...hangsFirst(count), etag: `"${count}"` });
+  });
+  const answer = hubHandler({ ...hubFile, content, storage: storage.origin });
+  await using hub = await startServer(answer);
+  const given = cutting(await options(), storage, firstTime(half));
+  await assertWhole(await obtainModelFile(hubSource, { ...given, hubEndpoint: hub.origin }), given);
+  assert.deepEqual(
+    storage.requests.map(({ range }) => range),
+    [undefined, `bytes=${half}-`],
+  );
+});
+
 test("resumes a cancelled download at the next start", async () => {
   await using server = await startServer((request, response, count) =>
     sendContent(request, response, content, hangsFirst(count)),

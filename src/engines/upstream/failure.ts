@@ -128,7 +128,7 @@ export function failureOfConnection(
     return new UpstreamFailure("unavailable", `it cannot be reached: ${said}`, worthAnother);
   }
   // Our side closes it, over an answer that breaks HTTP or an interim one that nobody asked for.
-  const isOwn = error.message === "bad response";
+  const isOwn = error.message === "bad response" || error.message === "bad upgrade";
   const isStale = !answered && !isOwn && wasClosed(error);
   return new UpstreamFailure("failed", `the connection broke: ${said}`, { ...worthAnother, isStale });
 }

@@ -3,7 +3,7 @@
  * the ledger, and all threads of the process read them in shared memory.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { invariant, StoreUnavailableError } from "../../errors.ts";
+import { invariant, StoreUnavailableError, withNothingDone } from "../../errors.ts";
 import { type ClockCells, type ClockState, clockCells, LedgerClock } from "../../ledger/clock.ts";
 import type { Times } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
@@ -105,14 +105,17 @@ export class SqliteClock {
    * fails, and the one after it tries to record.
    */
   watch<T>(write: () => T): T {
+    let hasBegun = false;
     try {
       this.#recordIfOld(recordEveryMs);
+      hasBegun = true;
       const result = write();
       this.#refusal = null;
       return result;
     } catch (error) {
-      if (sqliteError(error) instanceof StoreUnavailableError) this.#refusal = error;
-      throw error;
+      const failure = sqliteError(error);
+      if (failure instanceof StoreUnavailableError) this.#refusal = failure;
+      throw hasBegun ? failure : withNothingDone(failure);
     }
   }
 

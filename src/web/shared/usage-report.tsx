@@ -140,7 +140,7 @@ function Sums(props: {
         foot={
           <tfoot>
             <tr>
-              <td>total of the period</td>
+              <td colSpan={groups.length}>total of the period</td>
               {measures.map(({ title, cell }) => (
                 <td key={title} class="number">
                   {cell(report.total)}
