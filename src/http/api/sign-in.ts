@@ -53,20 +53,6 @@ interface SessionSource<Found extends SessionRow> {
   end(session: SessionRow): Promise<void>;
 }
 
-/** Words of the messages of a listener. */
-interface ListenerTexts {
-  /** Section of the configuration. */
-  section: Listener;
-  /** The people who sign in: "operators". */
-  people: string;
-  /** For the log: "an operator". */
-  person: string;
-  /** The page to which an issuer sends browsers back. */
-  callbackPath: string;
-  /** Ends the refusal of too many attempts. */
-  stillPossible: string;
-}
-
 export interface SignInDependencies<Sessions> {
   sessions: Sessions;
   /** Sign-ins are in its list of changes. */
@@ -89,11 +75,25 @@ interface Attempts {
   what: string;
 }
 
-interface SignInOptions<Found extends SessionRow>
-  extends ListenerTexts,
-    SignInDependencies<SessionSource<Found>> {
+interface SignInOptions<Found extends SessionRow> extends SignInDependencies<SessionSource<Found>> {
   /** Name of the cookie over plain http. */
   cookieName: string;
+  /** Section of the configuration. */
+  section: Listener;
+  /** The people who sign in: "operators". */
+  people: string;
+  /** For the log: "an operator". */
+  person: string;
+  /** The page to which an issuer sends browsers back. */
+  callbackPath: string;
+  /** Ends the refusal of too many attempts. */
+  stillPossible: string;
+}
+
+/** A session that has begun, and the header `Set-Cookie` that gives it to the browser. */
+export interface SignedIn {
+  session: SessionRow;
+  setCookie: string;
 }
 
 export class BrowserSignIn<Found extends SessionRow> {
@@ -155,7 +155,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     start: (page: string) => Promise<NewSession>,
     attempts?: Attempts,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  ): Promise<SignedIn> {
     return await this.#runStep(
       request,
       by,
@@ -179,10 +179,7 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Finishes it with the answer of the issuer, and starts a session as `signIn` does. */
-  async finishAtIssuer(
-    request: FastifyRequest,
-    query: string,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  async finishAtIssuer(request: FastifyRequest, query: string): Promise<SignedIn> {
     const { issuer = noIssuer } = this.#options;
     return await this.#runStep(request, "issuer", async (page) => {
       const started = await issuer.finish(query, this.#place(request, page));
@@ -204,7 +201,8 @@ export class BrowserSignIn<Found extends SessionRow> {
       this.#countStep(clientOf(addressOf(request)), attempts);
       return await step(page);
     } catch (error) {
-      if (isRefusal(error)) {
+      // Not a failure of the service.
+      if (error instanceof Refusal && (error.status < 500 || error.code === "issuer_unavailable")) {
         const { code, detail: reason } = error;
         metrics.signedIn(section, resultOf(code));
         const fields = { requestId: request.id, client: addressOf(request), by, code, reason };
@@ -215,12 +213,7 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Ends the session that the request has, in favour of another one. */
-  async #complete(
-    request: FastifyRequest,
-    page: string,
-    by: string,
-    started: NewSession,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  async #complete(request: FastifyRequest, page: string, by: string, started: NewSession): Promise<SignedIn> {
     const { section, person, logger, metrics, store } = this.#options;
     const { who } = started;
     const isPerson = who !== undefined && "person" in who;
@@ -324,11 +317,6 @@ export class BrowserSignIn<Found extends SessionRow> {
       `Over plain http, ${people} can sign in on this machine only: open http://127.0.0.1 with the port of this listener, directly or through an SSH tunnel. For other machines, put a proxy with TLS in front and set ${section}.url to its https URL.`,
     );
   }
-}
-
-/** A refused attempt, and not a failure of the service. */
-function isRefusal(error: unknown): error is Refusal {
-  return error instanceof Refusal && (error.status < 500 || error.code === "issuer_unavailable");
 }
 
 function resultOf(code: Code): SignInResult {
