@@ -22,9 +22,11 @@ const quotedCharactersMax = 64;
 export function explain(schema: TSchema, value: unknown, path: string): Refusal | null {
   if (Type.IsUnion(schema)) {
     const branch = schema.anyOf.find((candidate) => hasType(candidate, value));
-    return branch === undefined ? wrongType(schema, value, path) : explain(branch, value, path);
+    return branch === undefined
+      ? wrongValue(schema, value, path, "invalid_type")
+      : explain(branch, value, path);
   }
-  if (!hasType(schema, value)) return wrongType(schema, value, path);
+  if (!hasType(schema, value)) return wrongValue(schema, value, path, "invalid_type");
   if (Type.IsObject(schema) && isRecord(value)) return explainObject(schema, value, path);
   if (Type.IsArray(schema) && Array.isArray(value)) {
     const least = Number(keywordOf(schema, "minItems") ?? 0);
@@ -41,12 +43,7 @@ export function explain(schema: TSchema, value: unknown, path: string): Refusal 
 const validators = new WeakMap<TSchema, Validator>();
 
 function validatorOf(schema: TSchema): Validator {
-  let validator = validators.get(schema);
-  if (validator === undefined) {
-    validator = Compile(schema);
-    validators.set(schema, validator);
-  }
-  return validator;
+  return validators.getOrInsertComputed(schema, () => Compile(schema));
 }
 
 function explainObject(
@@ -84,10 +81,6 @@ function unknownKey(schema: TSchema, path: string, key: string): Refusal {
     `${name} is not accepted: ${path === "" ? "this" : path} must be ${rightFor(schema)}. Remove ${shown}.`,
     { param: name },
   );
-}
-
-function wrongType(schema: TSchema, value: unknown, path: string): Refusal {
-  return wrongValue(schema, value, path, "invalid_type");
 }
 
 function wrongValue(
