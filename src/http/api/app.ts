@@ -105,8 +105,7 @@ export function createApiApp(isTrusted?: (address: string) => boolean, idleMs: n
     rewriteUrl: ({ url = "/" }) => (isReadable(url) ? url : "/"),
   });
   app.addHook("onRequest", async ({ raw: { socket } }, { raw: response }) => {
-    const ofSocket = responses.get(socket) ?? new Set();
-    responses.set(socket, ofSocket.add(response));
+    const ofSocket = responses.getOrInsertComputed(socket, () => new Set()).add(response);
     response.once("close", () => ofSocket.delete(response));
   });
   app.addHook("onSend", async ({ socket }, { raw: response }) => {

@@ -156,12 +156,8 @@ export class BrowserSignIn<Found extends SessionRow> {
     start: (page: string) => Promise<NewSession>,
     attempts?: Attempts,
   ): Promise<SignedIn> {
-    return await this.#runStep(
-      request,
-      by,
-      async (page) => await this.#complete(request, page, by, await start(page)),
-      attempts,
-    );
+    const step = async (page: string) => await this.#complete(request, page, by, await start(page));
+    return await this.#runStep(request, by, step, attempts);
   }
 
   /** The part of the sign-in page about OpenID Connect. */
@@ -181,10 +177,8 @@ export class BrowserSignIn<Found extends SessionRow> {
   /** Finishes it with the answer of the issuer, and starts a session as `signIn` does. */
   async finishAtIssuer(request: FastifyRequest, query: string): Promise<SignedIn> {
     const { issuer = noIssuer } = this.#options;
-    return await this.#runStep(request, "issuer", async (page) => {
-      const started = await issuer.finish(query, this.#place(request, page));
-      return await this.#complete(request, page, "issuer", started);
-    });
+    const finish = (page: string) => issuer.finish(query, this.#place(request, page));
+    return await this.signIn(request, "issuer", finish);
   }
 
   /** Runs a step of a sign-in, if the client may. Counts and logs a refusal with its reason. */

@@ -11,7 +11,7 @@
 import Type, { type TProperties, type TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/schema";
 import { type CallerCode, Refusal } from "../../errors.ts";
-import { isRecord } from "../../objects.ts";
+import { fieldOf, isRecord } from "../../objects.ts";
 
 /** Longest text of the caller that a message or `param` repeats. */
 const quotedCharactersMax = 64;
@@ -29,8 +29,8 @@ export function explain(schema: TSchema, value: unknown, path: string): Refusal 
   if (!hasType(schema, value)) return wrongValue(schema, value, path, "invalid_type");
   if (Type.IsObject(schema) && isRecord(value)) return explainObject(schema, value, path);
   if (Type.IsArray(schema) && Array.isArray(value)) {
-    const least = Number(keywordOf(schema, "minItems") ?? 0);
-    const most = Number(keywordOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY);
+    const least = Number(fieldOf(schema, "minItems") ?? 0);
+    const most = Number(fieldOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY);
     if (value.length < least || value.length > most) return wrongValue(schema, value, path);
     const items = validatorOf(schema.items);
     const index = value.findIndex((item) => !items.Check(item));
@@ -89,17 +89,13 @@ function wrongValue(
   path: string,
   code: CallerCode = "invalid_value",
 ): Refusal {
-  const hint = keywordOf(schema, "hint");
+  const hint = fieldOf(schema, "hint");
   const message = `${path === "" ? "The body" : path} must be ${rightFor(schema)}, not ${shownAs(value)}.${hint === undefined ? "" : ` ${hint}`}`;
   return new Refusal(code, message, path === "" ? {} : { param: path });
 }
 
 function rightFor(schema: TSchema): string {
-  return String(keywordOf(schema, "description") ?? "something else");
-}
-
-function keywordOf(schema: TSchema, keyword: "description" | "hint" | "minItems" | "maxItems"): unknown {
-  return Object.entries(schema).find(([key]) => key === keyword)?.[1];
+  return String(fieldOf(schema, "description") ?? "something else");
 }
 
 function hasType(schema: TSchema, value: unknown): boolean {
