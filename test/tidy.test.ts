@@ -24,6 +24,7 @@ const modules = [
   "json-size",
   "spelling",
   "visible-text",
+  "percent-encoding",
   "shell",
   "job",
   "jobs",

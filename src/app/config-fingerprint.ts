@@ -3,7 +3,7 @@
  * nodes use the plans of the database. Different plans sections in their files still mean that one
  * of the files is outdated.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Config } from "../config/load.ts";
 import type { Plans } from "../ledger/plan.ts";
 import { plansFingerprintOf } from "../ledger/plan-section.ts";
@@ -30,10 +30,7 @@ export function configFingerprintOf({
     ...(events?.endpoints ?? []).map(({ name, url, types }) => [
       `events endpoint ${name}`,
       // A URL can have a secret in its path.
-      createHash("sha256")
-        .update(JSON.stringify([url, types]))
-        .digest("hex")
-        .slice(0, 16),
+      hash("sha256", JSON.stringify([url, types])).slice(0, 16),
     ]),
   ]);
 }

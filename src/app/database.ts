@@ -98,11 +98,7 @@ export async function openStore(config: Config, given: StoreOptions = {}): Promi
   const store = await openPostgresStore({ url: database.url, workers, ...opening });
   return {
     store,
-    ledger: new Ledger(store, {
-      retriesMs: commitRetriesMs,
-      giveUpMs: commitGiveUpMs,
-      ...options,
-    }),
+    ledger: new Ledger(store, { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs, ...options }),
     nodes: store.nodes,
   };
 }

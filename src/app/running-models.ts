@@ -64,7 +64,7 @@ export class RunningModels {
   /** Starts the engines that the next models need. If one of them cannot start, none is left. */
   async prepare(next: readonly ModelConfig[], signal: AbortSignal): Promise<PreparedEngines> {
     const engines = new Map<string, Engine>();
-    try {
+    return await this.orClose(engines, async () => {
       for (const model of next) {
         const before = this.#running.get(model.id);
         if (before !== undefined && keepsEngine(before.model, model)) continue;
@@ -72,11 +72,8 @@ export class RunningModels {
         engines.set(model.id, engine);
         signal.throwIfAborted();
       }
-    } catch (error) {
-      await Promise.all([...engines.values()].map((engine) => engine.close()));
-      throw error;
-    }
-    return engines;
+      return engines;
+    });
   }
 
   /** Closes prepared engines if the next step of a reload fails. */

@@ -187,12 +187,8 @@ function modelSettings(model: ModelConfig) {
 export function modelText(model: ModelConfig): string {
   const { prompt, completion } = model.price;
   const price = `${grouped(prompt)} / ${grouped(completion)} credits per million prompt / completion tokens`;
-  return `${model.id}: ${model.engine}, ${sourcesOf(model).join(", ")}, ${price}`;
-}
-
-/** Returns the source of a model's file, or the URLs of its upstream. */
-function sourcesOf(model: ModelConfig): string[] {
-  return model.engine === "llama" ? [shownSource(model.source)] : model.urls.map(shownSource);
+  const sources = model.engine === "llama" ? [model.source] : model.urls;
+  return `${model.id}: ${model.engine}, ${sources.map(shownSource).join(", ")}, ${price}`;
 }
 
 /** Returns a source without the parts of its URL that may be secret. */

@@ -25,17 +25,11 @@ const webFolder = join(import.meta.dirname, "../web");
 /** The same folder for a checkout and for a package. */
 const documentsFolder = join(import.meta.dirname, "../../dist/docs-site");
 
-/** A set of pages with an HTML file of its own. */
-interface WebApp {
-  title: string;
-  /** Path of the first page and path of the API, without a slash at the end. */
-  pages: string;
-  api: string;
-  withoutScripts: string;
-  /** The pages name commands for operators. */
-  hasCommands: boolean;
-}
-
+/**
+ * Sets of pages, each with an HTML file of its own. `pages` and `api`: path of the first page and
+ * path of the API, without a slash at the end. `hasCommands`: the pages name commands for
+ * operators.
+ */
 const webApps = {
   console: {
     title: "Inkwell console",
@@ -52,7 +46,7 @@ const webApps = {
     withoutScripts: "These pages need JavaScript. The API does the same without it.",
     hasCommands: false,
   },
-} as const satisfies Record<string, WebApp>;
+} as const;
 
 type WebAppName = keyof typeof webApps;
 export const webAppNames = ["console", "portal"] as const satisfies WebAppName[];
@@ -208,7 +202,7 @@ export async function bundleWeb(app: WebAppName, folder = webFolder): Promise<Bu
 }
 
 /** `pathOf`: the file with this ending. The font is asked for before the style names it. */
-function indexOf(app: WebApp, pathOf: (ending: string) => string): string {
+function indexOf(app: (typeof webApps)[WebAppName], pathOf: (ending: string) => string): string {
   return `<!doctype html>
 <html lang="en">
 <head>

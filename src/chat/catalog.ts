@@ -56,9 +56,7 @@ export class Catalog {
   /** Resolves when no request uses the engine. For engines that no model has any more. */
   unused(engine: Engine): Promise<void> {
     if (!this.#users.has(engine)) return Promise.resolve();
-    const awaited = this.#unused.get(engine) ?? Promise.withResolvers<void>();
-    this.#unused.set(engine, awaited);
-    return awaited.promise;
+    return this.#unused.getOrInsertComputed(engine, () => Promise.withResolvers<void>()).promise;
   }
 
   #release(engine: Engine): void {

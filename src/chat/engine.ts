@@ -6,6 +6,7 @@
  * and `generate` generates the answer.
  */
 
+import { noTokens, type TokenCounts } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 
 export type Role = "system" | "developer" | "user" | "assistant";
@@ -63,11 +64,7 @@ export interface TokenLogprob {
  * Whole tokens, never negative. Reasoning tokens are part of the completion tokens, cached ones of
  * the prompt tokens.
  */
-export interface Usage {
-  promptTokens: number;
-  cachedTokens: number;
-  completionTokens: number;
-  reasoningTokens: number;
+export interface Usage extends TokenCounts {
   /**
    * True if the upstream's counts were missing or impossible, so that tokens were counted here.
    */
@@ -81,13 +78,7 @@ export interface Usage {
 }
 
 /** Usage of a request that no engine has started on. */
-export const nothingMade: Usage = {
-  promptTokens: 0,
-  cachedTokens: 0,
-  completionTokens: 0,
-  reasoningTokens: 0,
-  estimated: false,
-};
+export const nothingMade: Usage = { ...noTokens, estimated: false };
 
 /** "content_filter": an upstream withheld the rest of its answer. */
 export type FinishReason = "stop" | "length" | "content_filter";

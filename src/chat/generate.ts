@@ -150,12 +150,7 @@ export async function* generate(
   const request = withDefaults(asked, model);
 
   const { messages, reasoning, user } = request;
-  const prompt = {
-    accountId: caller.accountId,
-    messages,
-    reasoning,
-    ...given({ user }),
-  };
+  const prompt = { accountId: caller.accountId, messages, reasoning, ...given({ user }) };
   const prepared = await model.engine.prepare(prompt, signal).catch((error: unknown) => {
     if (signal.aborted) return null;
     throw refusalOfFailure(error, model);
@@ -367,9 +362,7 @@ function requireAllowed(caller: Caller, id: string): void {
     throw new Refusal(
       "model_not_allowed",
       `This key may not use "${id}". GET /v1/models lists the models that it may use.`,
-      {
-        param: "model",
-      },
+      { param: "model" },
     );
   }
 }

@@ -40,8 +40,7 @@ export class SessionResponses {
 
   /** Ends the response if the session ends before it. */
   add(session: string, response: ServerResponse): void {
-    const responses = this.#bySession.get(session) ?? new Set();
-    this.#bySession.set(session, responses.add(response));
+    const responses = this.#bySession.getOrInsertComputed(session, () => new Set()).add(response);
     this.#job.wake();
     response.once("close", () => {
       responses.delete(response);

@@ -59,12 +59,14 @@ function group(topic: Topic, beyond: string, metric: string | null = null, unit?
 }
 
 const connections = group("Connections", overloaded, inConnections);
+const connectionTime = group("Connections", "closed", null, "ms");
 const uploadBytes = group("Bodies", overloaded, "inkwell_upload_bytes");
 const uploads = group("Bodies", atOnce, "inkwell_uploads");
 const bodyTime = group("Bodies", slow, inRequests, "ms");
 const refusedBytes = group("Refused work", tooManyRefusals, inRefusedBytes, "bytes");
 const refusedMs = group("Refused work", tooManyRefusals, inRefusedSeconds, "ms");
 const signIns = group("Sign-in and pages", tooManySignIns, "inkwell_sign_ins_total");
+const mailedLinks = group("Sign-in and pages", "no mail");
 const pageReads = group("Sign-in and pages", "`429 rate_limit_exceeded`");
 
 const mib = 1024 * 1024;
@@ -95,13 +97,8 @@ export const limits = {
     null,
     "ms",
   )("connection", 15_000, "time until the headers are complete"),
-  keepAlive: group("Connections", "closed", null, "ms")("connection", 72_000, "time without a request"),
-  unread: group(
-    "Connections",
-    "closed",
-    null,
-    "ms",
-  )(
+  keepAlive: connectionTime("connection", 72_000, "time without a request"),
+  unread: connectionTime(
     "connection",
     30_000,
     "time in which its client reads nothing of an answer of portal or operator listener",
@@ -174,12 +171,8 @@ export const limits = {
   keySignIns: signIns("key", 60, "sign-ins to the portal per minute; as many of a person by a link"),
   operatorKeys: group("Sign-in and pages", "`409 too_many_keys`")("maker", 50, "operator keys that work"),
   newLinks: signIns("address", 60, "requests for a new [link](invitations.md) per minute"),
-  mailedLinks: group("Sign-in and pages", "no mail")("mailbox", 3, "such requests per hour"),
-  waitingLinks: group("Sign-in and pages", "no mail")(
-    "node",
-    1_000,
-    "such requests that wait for their mail",
-  ),
+  mailedLinks: mailedLinks("mailbox", 3, "such requests per hour"),
+  waitingLinks: mailedLinks("node", 1_000, "such requests that wait for their mail"),
   changes: group("Sign-in and pages", "`429 too_many_changes`")(
     "account",
     60,

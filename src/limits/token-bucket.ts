@@ -17,8 +17,6 @@ const sweepFrom = 1_000;
 const slackMs = 0.001;
 
 interface BucketOptions {
-  /** Amount in each `perMs`. Default: that of the limit. */
-  most?: number;
   /** Default: a minute. */
   perMs?: number;
   /** Longest wait, if a key may use more than it has: the rest of its debt is dropped. */
@@ -37,7 +35,7 @@ export class TokenBucket {
   #sweepAt = sweepFrom;
 
   constructor(limit: Limit, options: BucketOptions = {}) {
-    this.#most = options.most ?? Number(limit.most);
+    this.#most = Number(limit.most);
     this.#perMs = options.perMs ?? 60_000;
     this.#waitMsMax = options.waitMsMax ?? Number.POSITIVE_INFINITY;
     this.#nowMs = options.nowMs ?? (() => performance.now());

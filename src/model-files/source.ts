@@ -7,7 +7,8 @@
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { OperatorError } from "../errors.ts";
-import { takeCredentials, tryDecode } from "./url-credentials.ts";
+import { tryDecode } from "../percent-encoding.ts";
+import { takeCredentials } from "./url-credentials.ts";
 
 export interface HubFile {
   /** `owner/name` */

@@ -109,7 +109,13 @@ export class Transport {
       const location = status >= 300 && status < 400 ? answer.get("location") : undefined;
       const target = location === undefined ? null : URL.parse(location, url.href);
       if (target === null) throw refusal(url, status, answer);
-      url = redirected(url, target);
+      if (target.protocol !== "https:" && target.protocol !== url.protocol) {
+        throw new TransportFailure(
+          `${url.host} redirects from ${url.protocol}// to ${target.protocol}//, which is not followed`,
+          false,
+        );
+      }
+      url = target;
     }
     throw new TransportFailure(`${start.host} redirects too often`, false);
   }
@@ -168,16 +174,6 @@ export class Transport {
 /** Closes the connection of a body that is not needed, which the body reports as an error. */
 export function discard(body: HttpResponse["body"]): void {
   body.on("error", () => {}).destroy();
-}
-
-function redirected(from: URL, to: URL): URL {
-  if (to.protocol !== "https:" && to.protocol !== from.protocol) {
-    throw new TransportFailure(
-      `${from.host} redirects from ${from.protocol}// to ${to.protocol}//, which is not followed`,
-      false,
-    );
-  }
-  return to;
 }
 
 function flat(headers: Dispatcher.ResponseData["headers"]): Map<string, string> {

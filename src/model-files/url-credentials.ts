@@ -2,6 +2,7 @@
  * User and password in a URL: split off before the URL is used or shown, sent only to the URL's
  * own origin.
  */
+import { tryDecode } from "../percent-encoding.ts";
 
 /** An `authorization` header, and the only origin that receives it. */
 export interface Credential {
@@ -23,13 +24,4 @@ export function takeCredentials(from: URL): { url: URL; credentials: Credential[
   url.password = "";
   const authorization = `Basic ${Buffer.from(`${user}:${secret}`).toString("base64")}`;
   return { url, credentials: [{ origin: url.origin, authorization }] };
-}
-
-/** Decodes `%XX` in part of a URL. Undefined if a `%` begins no valid escape. */
-export function tryDecode(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -51,7 +51,8 @@ export async function* extractMember(
       return;
     }
   } catch (error) {
-    if (error instanceof ZipDamage || isSystemError(error)) throw error;
+    // Errors of the system have the name of its call.
+    if (error instanceof ZipDamage || (error instanceof Error && "syscall" in error)) throw error;
     const reason = messageOf(error).slice(0, reasonCharactersMax);
     throw new ZipDamage(`${name} cannot be unpacked: ${reason}`, { cause: error });
   }
@@ -88,8 +89,4 @@ class FileRanges extends RandomAccessReader {
       position += bytesRead;
     }
   }
-}
-
-function isSystemError(error: unknown): boolean {
-  return error instanceof Error && "syscall" in error;
 }

@@ -160,7 +160,7 @@ test("does not download a file that exists", async () => {
   const given = await options();
   await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   const again = await obtainModelFile(`${server.origin}/tiny.gguf?signature=other`, given);
-  assert.equal(again.found && again.from, "disk");
+  assert.ok(again.found);
   assert.equal(server.requests.length, 1);
 });
 

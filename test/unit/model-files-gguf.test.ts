@@ -35,12 +35,8 @@ function changed(at: number, bytes: Buffer): Buffer {
   return content;
 }
 
-test("accepts a complete model and returns its architecture and context", async () => {
-  assert.deepEqual(await checkGguf(miniaturePath), {
-    architecture: "llama",
-    contextLength: 8192,
-    sizeBytes: whole.length,
-  });
+test("accepts a complete model and returns its size", async () => {
+  assert.deepEqual(await checkGguf(miniaturePath), { sizeBytes: whole.length });
 });
 
 test("refuses a truncated file, wherever it ends", async () => {

@@ -5,9 +5,9 @@ import { limits } from "../../src/limits/limits.ts";
 import { TokenBucket } from "../../src/limits/token-bucket.ts";
 
 /** A bucket of ten a minute. */
-function begin(options: ConstructorParameters<typeof TokenBucket>[1] = {}) {
+function begin({ most = 10, ...options }: { most?: number; perMs?: number; waitMsMax?: number } = {}) {
   const clock = { nowMs: 1234.5678 };
-  const bucket = new TokenBucket(limits.changes, { most: 10, ...options, nowMs: () => clock.nowMs });
+  const bucket = new TokenBucket({ ...limits.changes, most }, { ...options, nowMs: () => clock.nowMs });
   const pass = (ms: number) => {
     clock.nowMs += ms;
   };

@@ -5,7 +5,7 @@
  * Both ends run this source tree, so messages are not validated. The child sends one `progress`
  * message at the start of each decode step. It holds the output of all jobs from the step before.
  */
-import type { Message, Reasoning, Sampling, TokenLogprob } from "../../chat/engine.ts";
+import type { EngineEvent, Message, Reasoning, Sampling } from "../../chat/engine.ts";
 import type { ThinkTags } from "../text/thinking-filter.ts";
 
 export type Gpu = "auto" | "cuda" | "vulkan" | "metal" | false;
@@ -76,11 +76,7 @@ export type ToChild =
   | { type: "resume"; id: number }
   | { type: "stop"; id: number };
 
-export interface TextEvent {
-  type: "text";
-  text: string;
-  logprobs?: TokenLogprob[];
-}
+export type TextEvent = Extract<EngineEvent, { type: "text" }>;
 
 export type JobEnding =
   /** The model ended its turn, or a stop sequence was generated. */

@@ -25,7 +25,7 @@ export class Utf8Joiner {
   /** Returns the next segment, or null if the token ends inside a character. */
   push(bytes: Uint8Array, logprob?: TokenLogprob): Segment | null {
     const waiting = this.#bytes.length;
-    const all = waiting > 0 ? concat(this.#bytes, bytes) : bytes;
+    const all = waiting > 0 ? Buffer.concat([this.#bytes, bytes]) : bytes;
     this.#tokens += 1;
     if (logprob !== undefined) this.#logprobs.push(logprob);
     const open = incompleteTail(all);
@@ -76,11 +76,4 @@ function maySecond(first: number, second: number): boolean {
   if (first === 0xf0) return second >= 0x90;
   if (first === 0xf4) return second < 0x90;
   return true;
-}
-
-function concat(left: Uint8Array, right: Uint8Array): Uint8Array {
-  const all = new Uint8Array(left.length + right.length);
-  all.set(left);
-  all.set(right, left.length);
-  return all;
 }

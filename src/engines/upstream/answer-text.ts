@@ -24,14 +24,11 @@ interface AnswerTextOptions {
  */
 function partOf(text: string): number {
   let start = text.length;
-  if (isFirstHalf(text.charCodeAt(start - 1))) start -= 1;
+  const last = text.charCodeAt(start - 1);
+  if (last >= 0xd800 && last <= 0xdbff) start -= 1;
   const least = start - 3;
   while (start > least && text[start - 1] === "\ufffd") start -= 1;
   return start;
-}
-
-function isFirstHalf(unit: number): boolean {
-  return unit >= 0xd800 && unit <= 0xdbff;
 }
 
 export class AnswerText {

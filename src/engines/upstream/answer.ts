@@ -14,7 +14,7 @@ import { type Chunk, ChunkReader, type ChunkRules } from "./chunk-reader.ts";
 import { doneData } from "./exchange.ts";
 import { brokenAnswer } from "./failure.ts";
 import { meaningOf } from "./finish-words.ts";
-import { type ReportedCounts, saneUsage } from "./usage-report.ts";
+import { type ReportedCounts, saneUsage, type UsageBounds } from "./usage-report.ts";
 
 export interface AnswerOptions {
   prompt: PromptMeasure;
@@ -35,7 +35,7 @@ interface PromptMeasure {
 }
 
 /** Something odd about an answer. Those with `isOnReceipt` concern its charge. */
-interface AnswerNotice {
+export interface AnswerNotice {
   kind: NoticeKind;
   message: string;
   /** Distinguishes notices of one kind. */
@@ -265,12 +265,6 @@ const wordCharactersMax = 40;
 /** No tokenizer reaches this average over a whole answer. */
 const charactersPerToken = 8;
 
-/** Counts of the prompt in an event. */
-interface RunningCount {
-  promptTokens: number;
-  cachedTokens: number;
-}
-
 /**
  * Counts the tokens of an answer.
  *
@@ -290,11 +284,11 @@ class TokenCount {
   #thoughtTokens = 0;
   #reported: unknown = null;
   /** The upstream's counts in the last event, if it reports them with each. */
-  #running: RunningCount | null = null;
+  #running: ReportedCounts | null = null;
   /** The same with the event that `after` was called with. */
   #nextEvents = 0;
   #nextTokens = 0;
-  #nextRunning: RunningCount | null = null;
+  #nextRunning: ReportedCounts | null = null;
 
   constructor(prompt: PromptMeasure) {
     this.#prompt = prompt;
@@ -309,15 +303,15 @@ class TokenCount {
   }
 
   /** Returns how many tokens there are with this event; `add` it or leave it. */
-  after(chunk: Chunk, possibleTokens: number): number {
+  after(chunk: Chunk, completionTokensMax: number): number {
     const events = this.#events + Math.max(1, chunk.logprobs?.length ?? 0);
     const characters = this.#characters + chunk.text.length;
     this.#nextEvents = events;
     const running =
-      chunk.usage === null ? null : this.#runningOf(chunk.usage, { possibleTokens, events, characters });
+      chunk.usage === null ? null : this.#runningOf(chunk.usage, { completionTokensMax, events, characters });
     this.#nextRunning = running ?? this.#running;
     const all = characters + this.#thinkingLength + chunk.thinkingLength;
-    const least = Math.min(possibleTokens, Math.floor(all / charactersPerToken));
+    const least = Math.min(completionTokensMax, Math.floor(all / charactersPerToken));
     this.#nextTokens = running?.completionTokens ?? Math.max(this.#completionTokens, events, least);
     return this.#nextTokens;
   }
@@ -385,19 +379,8 @@ class TokenCount {
    * Returns the upstream's counts in an event, or null if they are missing, impossible or lower
    * than before.
    */
-  #runningOf(usage: unknown, { possibleTokens, events, characters }: Counted): ReportedCounts | null {
-    const counts = saneUsage(usage, {
-      promptTokensMax: this.#prompt.possibleTokens,
-      completionTokensMax: possibleTokens,
-      events,
-      characters,
-    });
+  #runningOf(usage: unknown, bounds: Omit<UsageBounds, "promptTokensMax">): ReportedCounts | null {
+    const counts = saneUsage(usage, { ...bounds, promptTokensMax: this.#prompt.possibleTokens });
     return counts !== null && counts.completionTokens >= this.#completionTokens ? counts : null;
   }
-}
-
-interface Counted {
-  possibleTokens: number;
-  events: number;
-  characters: number;
 }

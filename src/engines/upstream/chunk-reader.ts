@@ -60,7 +60,7 @@ export class ChunkReader {
     const text = this.#textOf(data);
     if (text !== null) {
       this.#lessons = 0;
-      return plainChunk(text);
+      return { text, thinkingLength: 0, logprobs: null, finishReason: null, usage: null };
     }
     const chunk = readChunk(data, this.#rules);
     if (this.#lessons < lessonsMax && isPlain(chunk)) this.#learn(data, chunk.text);
@@ -110,10 +110,6 @@ function isPlaceOfText(before: string, behind: string, rules: ChunkRules): boole
     if (error instanceof UpstreamFailure) return false;
     throw error;
   }
-}
-
-function plainChunk(text: string): Chunk {
-  return { text, thinkingLength: 0, logprobs: null, finishReason: null, usage: null };
 }
 
 /** Text and nothing else. */

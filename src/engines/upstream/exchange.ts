@@ -49,7 +49,6 @@ export class Exchange implements Dispatcher.DispatchHandler {
   readonly #owner: ExchangeOwner;
   readonly #headersMs: number;
   readonly #reader = new EventReader({
-    charactersMax: eventCharactersMax,
     onEvent: (data, name) => this.#receive(data, name),
     onTooLarge: () => this.#break(brokenAnswer(`it sent ${eventCharactersMax} characters without an event`)),
   });
@@ -294,10 +293,9 @@ function headerOf(headers: Record<string, string | string[] | undefined>, name: 
 }
 
 interface EventReaderOptions {
-  /** Limit for the characters up to the end of an event. More of them end the reading. */
-  charactersMax: number;
   /** `name` is the event's `event` field, if any. */
   onEvent(data: string, name: string | undefined): void;
+  /** An event has more than `eventCharactersMax`. The reading has ended. */
   onTooLarge(): void;
 }
 
@@ -315,14 +313,12 @@ class EventReader {
   // for a stream.
   readonly #decoder = new StringDecoder("utf8");
   readonly #parser: ReturnType<typeof createParser>;
-  readonly #charactersMax: number;
   readonly #onTooLarge: () => void;
   /** Since the end of the last event. */
   #characters = 0;
   #isOver = false;
 
-  constructor({ charactersMax, onEvent, onTooLarge }: EventReaderOptions) {
-    this.#charactersMax = charactersMax;
+  constructor({ onEvent, onTooLarge }: EventReaderOptions) {
     this.#onTooLarge = onTooLarge;
     this.#parser = createParser({
       onEvent: ({ data, event }) => {
@@ -337,7 +333,7 @@ class EventReader {
     const text = this.#decoder.write(bytes);
     this.#characters += text.length;
     this.#parser.feed(text);
-    if (this.#characters <= this.#charactersMax) return;
+    if (this.#characters <= eventCharactersMax) return;
     this.#isOver = true;
     this.#onTooLarge();
   }

@@ -75,10 +75,7 @@ export class PromptCounter {
       forms: new ConversationForms(messages),
       tokens: Math.max(1, Math.ceil(bytesOf(messages) / bytesPerToken)),
       countedBy: null,
-      bound: {
-        tokens: promptBound(messages, templateTokens),
-        shortestTokens: shortestBound(templateTokens),
-      },
+      bound: { tokens: promptBound(messages, templateTokens), shortestTokens: shortestBound(templateTokens) },
     };
   }
 

@@ -146,8 +146,7 @@ export class ServerCircuit {
   }
 
   #circuitOf(accountId: string): Circuit {
-    const own = this.#accounts.get(accountId) ?? new Circuit();
-    this.#accounts.set(accountId, own);
+    const own = this.#accounts.getOrInsertComputed(accountId, () => new Circuit());
     forgetOldest(this.#accounts);
     return own;
   }

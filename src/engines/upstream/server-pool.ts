@@ -22,6 +22,7 @@ import { limits } from "../../limits/limits.ts";
 import { Turns } from "../../limits/turns.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { AdmissionQueue, type Slots, type Waiter } from "./admission-queue.ts";
+import type { AnswerNotice } from "./answer.ts";
 import { redact, type UpstreamFailure } from "./failure.ts";
 import { UpstreamServer, type UpstreamTimes } from "./server.ts";
 import type { AccountAttempt } from "./server-circuit.ts";
@@ -44,12 +45,6 @@ export interface ServerPoolOptions {
   onNotice?: ((kind: NoticeKind) => void) | undefined;
   /** About this often each server is asked whether it responds. Absent: never. */
   probeEveryMs?: number;
-}
-
-interface PoolNotice {
-  kind: NoticeKind;
-  message: string;
-  subject?: string | undefined;
 }
 
 /** A request that failed at a server. */
@@ -227,7 +222,7 @@ export class ServerPool {
   }
 
   /** Reports something odd about an answer. Logged if it is new. */
-  notice(server: UpstreamServer, { kind, message, subject }: PoolNotice): void {
+  notice(server: UpstreamServer, { kind, message, subject }: Omit<AnswerNotice, "isOnReceipt">): void {
     const { log, onNotice } = this.#options;
     onNotice?.(kind);
     if (server.notices.add(kind, message, subject))

@@ -6,7 +6,6 @@
  * counts wrongly, is not asked for a while. An answer with more values than the context window has
  * tokens is not parsed.
  */
-import type { Message } from "../../chat/engine.ts";
 import { codeOf, messageOf } from "../../errors.ts";
 import { exceededSize, foreignKeysMax, valuesPerKey } from "../../json-size.ts";
 import { fieldOf } from "../../objects.ts";
@@ -67,7 +66,8 @@ export class ServerTokenizer {
       if (!this.#counting.has(server)) this.#pause(server, "it refuses every conversation");
     } catch (error) {
       // The tokens of a long prompt may be too many. The next prompt may be short.
-      const isOfPrompt = isTooLarge(error) && request.forms.characters > foreignKeysMax;
+      const isTooLarge = error instanceof TooLarge || codeOf(error) === "UND_ERR_RES_EXCEEDED_MAX_SIZE";
+      const isOfPrompt = isTooLarge && request.forms.characters > foreignKeysMax;
       if (!signal.aborted && !isOfPrompt) this.#pause(server, messageOf(error));
     }
     return null;
@@ -94,7 +94,7 @@ async function countAtTokenize(
     ...template,
     ...effortFor(template),
     model,
-    messages: plain(forms.current),
+    messages: forms.current,
     add_generation_prompt: true,
   });
   const answer = await server.ask("/tokenize", bodyOf(forms.characters, body), signal);
@@ -116,7 +116,7 @@ async function countAtLlamaServer(
   signal: AbortSignal,
 ): Promise<Count> {
   // A router of several models needs the name of one.
-  const body = () => ({ ...template, model, messages: plain(forms.current) });
+  const body = () => ({ ...template, model, messages: forms.current });
   const filled = await server.ask("/apply-template", bodyOf(forms.characters, body), signal);
   if (refusals.has(filled.status)) return "refused";
   const prompt = fieldOf(jsonOf(filled, contextWindow), "prompt");
@@ -132,10 +132,6 @@ function bodyOf(characters: number, fields: () => object): Body {
   return { characters, text: () => JSON.stringify(fields()) };
 }
 
-function plain(messages: readonly Message[]): Message[] {
-  return messages.map(({ role, content }) => ({ role, content }));
-}
-
 function jsonOf({ status, bytes }: Answer, contextWindow: number): unknown {
   if (status !== 200) throw new Error(`it answered ${status}`);
   const keysMax = Math.max(foreignKeysMax, Math.ceil(contextWindow / valuesPerKey));
@@ -149,10 +145,6 @@ function jsonOf({ status, bytes }: Answer, contextWindow: number): unknown {
 }
 
 class TooLarge extends Error {}
-
-function isTooLarge(error: unknown): boolean {
-  return error instanceof TooLarge || codeOf(error) === "UND_ERR_RES_EXCEEDED_MAX_SIZE";
-}
 
 function notUnderstood(): Error {
   return new Error("its answer was not understood");

@@ -89,10 +89,9 @@ export class UpstreamServer {
   readonly #connectionsMax: number;
   readonly #turns: Turns;
   readonly #headers: Record<string, string>;
-  readonly #connectMs: number;
   /** Null until `watch`. */
   #probe: Probe | null = null;
-  readonly #headersMs: number;
+  readonly #times: UpstreamTimes;
   readonly #transport: Client.Options;
   #busy = 0;
   /**
@@ -108,7 +107,6 @@ export class UpstreamServer {
     this.#path = pathname.replace(/\/+$/, "");
     this.name = origin + this.#path;
     this.#connectionsMax = connectionsMax;
-    this.#connectMs = times.connectMs;
     this.#headers = {
       "content-type": "application/json",
       accept: "text/event-stream",
@@ -116,7 +114,7 @@ export class UpstreamServer {
       "accept-encoding": "identity",
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
     };
-    this.#headersMs = times.headersMs;
+    this.#times = times;
     this.#transport = {
       ...outgoing,
       connect: { timeout: times.connectMs },
@@ -172,17 +170,14 @@ export class UpstreamServer {
   }
 
   view(): EngineServer {
-    const { name: url, busy: running, lastError } = this;
-    const { pausedAccounts } = this.#circuit;
-    const notices = this.notices.list();
     return {
-      url,
+      url: this.name,
       state: this.#state,
       sinceMs: this.#stateSinceMs,
-      running,
-      pausedAccounts,
-      lastError,
-      notices,
+      running: this.#busy,
+      pausedAccounts: this.#circuit.pausedAccounts,
+      lastError: this.lastError,
+      notices: this.notices.list(),
     };
   }
 
@@ -196,7 +191,7 @@ export class UpstreamServer {
     this.#probe = new Probe({
       everyMs,
       // A server that connects in time may take as long again to respond.
-      limitMs: 2 * this.#connectMs,
+      limitMs: 2 * this.#times.connectMs,
       ask: (signal) => this.#askForModels(signal),
       onFailure: (reason) => {
         this.lastError = { atMs: Date.now(), message: `${this.name}: ${reason}` };
@@ -253,7 +248,7 @@ export class UpstreamServer {
       void client?.destroy();
       owner.freed();
     };
-    const exchange = new Exchange({ changed: owner.changed, freed }, this.#headersMs);
+    const exchange = new Exchange({ changed: owner.changed, freed }, this.#times.headersMs);
     const path = `${this.#path}/chat/completions`;
     const dispatch = () => {
       if (exchange.isAborted) return exchange.drop();
@@ -276,24 +271,24 @@ export class UpstreamServer {
    */
   async ask(path: string, body: Body, signal: AbortSignal): Promise<Answer> {
     await this.#turn(body.characters);
-    const question: Question = { path, body: body.text(), signal };
-    const response = await this.#ask(this.#asks, question).catch((error: unknown) => {
+    const question = {
+      method: "POST",
+      path: this.#path.replace(/\/v1$/, "") + path,
+      headers: { ...this.#headers, accept: "application/json" },
+      body: body.text(),
+      signal,
+    } as const;
+    const response = await this.#asks.request(question).catch((error: unknown) => {
       if (signal.aborted || !wasClosed(error)) throw error;
       return null;
     });
     if (response !== null) return await this.#answerOf(response);
     const client = new Client(this.#origin, { ...this.#transport, maxResponseSize: askBytesMax });
     try {
-      return await this.#answerOf(await this.#ask(client, question));
+      return await this.#answerOf(await client.request(question));
     } finally {
       await client.destroy();
     }
-  }
-
-  #ask(client: Dispatcher, { path, body, signal }: Question): Promise<Dispatcher.ResponseData> {
-    const root = this.#path.replace(/\/v1$/, "");
-    const headers = { ...this.#headers, accept: "application/json" };
-    return client.request({ method: "POST", path: root + path, headers, body, signal });
   }
 
   async #answerOf({ statusCode, body }: Dispatcher.ResponseData): Promise<Answer> {
@@ -410,12 +405,6 @@ type Paused = "all" | "account";
 export interface Answer {
   status: number;
   bytes: Buffer;
-}
-
-interface Question {
-  path: string;
-  body: string;
-  signal: AbortSignal;
 }
 
 /** A body that is encoded when it is sent. */

@@ -35,7 +35,7 @@ function usageOfTimings(timings: unknown): object | null {
 }
 
 /** Limits that the counts of a usage are compared with. */
-interface UsageBounds {
+export interface UsageBounds {
   /** The context window, or the bound of a prompt that is not counted if that is larger. */
   promptTokensMax: number;
   /** Limit of completion tokens in the request. */

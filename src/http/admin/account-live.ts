@@ -61,11 +61,7 @@ export function accountLiveRoutes(
     ]);
     const own = await ownOf(account);
     const ids = new Set(own.map((request) => request.request_id));
-    return accountLiveObject.of({
-      balance: view,
-      own,
-      elsewhere: holds.filter(({ id }) => !ids.has(id)),
-    });
+    return accountLiveObject.of({ balance: view, own, elsewhere: holds.filter(({ id }) => !ids.has(id)) });
   });
   actionRoute(app, shown, () => actions, {
     config: { prolongsSession: false },

@@ -72,8 +72,7 @@ export async function runChecked<Result>(
   operator: OperatorActions,
   input: object,
 ) {
-  const schema = schemas.get(action) ?? closed(propertiesOf(action.input));
-  schemas.set(action, schema);
+  const schema = schemas.getOrInsertComputed(action, () => closed(propertiesOf(action.input)));
   const json = defined(input);
   const fault = explain(schema, json, "");
   if (fault !== null) throw fault;

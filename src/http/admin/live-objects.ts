@@ -1,11 +1,11 @@
 /** What this process remembers in memory, as objects: models and errors. */
 import Type from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
-import { longestAnswer, type Model } from "../../chat/catalog.ts";
+import type { Model } from "../../chat/catalog.ts";
 import type { EngineServer } from "../../chat/engine.ts";
 import type { Activity, Percentiles } from "../../telemetry/recent-activity.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
-import { pricingObject } from "../openai-format/response.ts";
+import { modelFields } from "../api/model-fields.ts";
 
 const load = closed({ running: count, waiting: count, paused: count });
 const amount = Type.Number({ minimum: 0 });
@@ -69,34 +69,26 @@ const serverObject = objectFor<EngineServer>("ModelServer")({
   ],
 });
 
-interface LiveModel {
-  model: Model;
+interface LiveModel extends Model {
   lastDay: Activity;
 }
 
 export const modelObject = objectFor<LiveModel>("Model")({
-  id: [text, ({ model }) => model.id],
-  state: [text, ({ model }) => model.engine.state],
-  context_window: [count, ({ model }) => model.engine.contextWindow],
-  max_output_tokens: [count, ({ model }) => longestAnswer(model.engine.contextWindow, model.outputTokensMax)],
-  pricing: [
-    closed({ prompt: count, completion: count, cached_prompt: count }),
-    ({ model }) => pricingObject(model.price),
-  ],
+  ...modelFields,
   load: [
     orNull(load),
-    ({ model: { engine } }) => {
+    ({ engine }) => {
       const now = engine.load?.() ?? null;
       return now && { running: now.running, waiting: now.waiting, paused: now.paused ?? 0 };
     },
   ],
   servers: [
     orNull(Type.Array(serverObject.schema)),
-    ({ model: { engine } }) => engine.servers?.()?.map(serverObject.of) ?? null,
+    ({ engine }) => engine.servers?.()?.map(serverObject.of) ?? null,
   ],
   warnings: [
     Type.Array(text, { description: "what was odd when it was started" }),
-    ({ model }) => [...(model.engine.warnings ?? [])],
+    ({ engine }) => [...(engine.warnings ?? [])],
   ],
   last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
 });

@@ -51,7 +51,7 @@ export interface LiveState extends Lists {
 export function livePartOf({ catalog, jobs, nodes, live: { activity, errors } }: LiveSources): LivePart {
   return {
     models: catalog.all().map((model) => ({
-      json: modelObject.of({ model, lastDay: activity.over(model.id, dayMs) }),
+      json: modelObject.of({ ...model, lastDay: activity.over(model.id, dayMs) }),
       lastDay: activity.sumOver(model.id, dayMs),
     })),
     node: nodes().find(({ isSelf }) => isSelf)?.id ?? "",

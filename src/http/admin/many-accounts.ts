@@ -26,20 +26,18 @@ async function rowsOf(
   apply: (account: string) => Promise<Row>,
 ) {
   const run = dryRun ? check : apply;
+  const rowOf = async (account: string): Promise<RowResult> => {
+    try {
+      return { account, ...(await run(account)) };
+    } catch (error) {
+      return refusedRow(account, error);
+    }
+  };
   return await pageOfRows(
     accounts,
     place,
     (account) => account,
-    async (rows) =>
-      await Promise.all(
-        rows.map(async (account): Promise<RowResult> => {
-          try {
-            return { account, ...(await run(account)) };
-          } catch (error) {
-            return refusedRow(account, error);
-          }
-        }),
-      ),
+    (rows) => Promise.all(rows.map(rowOf)),
   );
 }
 

@@ -14,8 +14,9 @@ import { invalidValue } from "../../accounts/refusals.ts";
 import { label } from "../../accounts/value-rules.ts";
 import { type Actor, commandLine, owner, userHeader } from "../../actors.ts";
 import { invariant, Refusal } from "../../errors.ts";
+import { tryDecode } from "../../percent-encoding.ts";
 import type { SessionRow } from "../../store/sessions.ts";
-import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
+import { BrowserSignIn, invalidSession, type SignedIn, type SignInDependencies } from "../api/sign-in.ts";
 import { ReadRate } from "../read-rate.ts";
 
 declare module "fastify" {
@@ -86,19 +87,13 @@ export class OperatorSignIn {
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
-  async signIn(
-    request: FastifyRequest,
-    credentials: Credentials,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  async signIn(request: FastifyRequest, credentials: Credentials): Promise<SignedIn> {
     const signedIn = await this.#start(request, credentials);
     await this.#deps.onSignedIn?.(signedIn.session);
     return signedIn;
   }
 
-  async #start(
-    request: FastifyRequest,
-    credentials: Credentials,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  async #start(request: FastifyRequest, credentials: Credentials): Promise<SignedIn> {
     const { token, code = "", response } = credentials;
     const { sessions } = this.#deps;
     if (response !== undefined) return await this.browsers.finishAtIssuer(request, response);
@@ -136,17 +131,9 @@ export class OperatorSignIn {
 function userIn({ headers }: FastifyRequest): string | null {
   const encoded = headers[userHeader];
   if (encoded === undefined) return null;
-  const user = decoded(String(encoded));
-  if (user !== null && label.pattern.test(user)) return user;
+  const user = tryDecode(String(encoded));
+  if (user !== undefined && label.pattern.test(user)) return user;
   throw invalidValue(userHeader, `${userHeader} must be ${label.rule}, in percent-encoding.`);
-}
-
-function decoded(text: string): string | null {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return null;
-  }
 }
 
 function foreignUser(): Refusal {

@@ -9,6 +9,7 @@ import { firstAccount, firstKeyId } from "../../accounts/first-account.ts";
 import type { AccountOfList, OperatorActions } from "../../accounts/operator-actions.ts";
 import { mailEndpoint } from "../../config/events.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
+import { inTime } from "../../retry.ts";
 import type { AuditRecord } from "../../store/audit-report.ts";
 import type { ListedEndpoint } from "../../store/events.ts";
 import { pageRowsMax, type Store } from "../../store/store.ts";
@@ -99,7 +100,9 @@ export class OverviewDatabase {
         this.#readingNear = null;
       });
     }
-    await within(lookMsMax, Promise.all([this.#reading, this.near === null ? this.#readingNear : null]));
+    const work = Promise.all([this.#reading, this.near === null ? this.#readingNear : null]);
+    // Late work goes on, and reports its errors itself.
+    await inTime(work, lookMsMax).catch(() => {});
     if (this.#reading !== null && performance.now() - this.#readingSinceMs > readMsMax) {
       this.isReachable = false;
     }
@@ -183,12 +186,4 @@ export class OverviewDatabase {
       onError(error);
     }
   }
-}
-
-/** Resolves with the work, or after `ms`. */
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  const { promise: over, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  await Promise.race([work, over]);
-  clearTimeout(timer);
 }

@@ -68,23 +68,16 @@ function ofService(bound: Record<string, BoundAction<ServiceContext>>): AddRoute
 }
 
 export function adminRoutes(app: ApiApp, dependencies: AdminDependencies, version: string): void {
-  documentRoutes(app, {
+  const actions = new OperatorActions({ ...dependencies, actor: nobody });
+  const api = {
     title: "Inkwell operator API",
     description: "Accounts, keys, credits and receipts. Every change is safe to repeat.",
     version,
     cookieName: consoleCookieName,
     urlSetting: "operator.url",
     acceptsToken: true,
-    tags: Object.keys(groups),
+    groups,
     refusedBeforeRouting,
-  });
-  const actions = new OperatorActions({ ...dependencies, actor: nobody });
-  for (const [tag, routes] of Object.entries(groups)) {
-    app.register(async (group) => {
-      group.addHook("onRoute", ({ schema = {} }) => {
-        schema.tags = [tag];
-      });
-      routes(group, actions, dependencies);
-    });
-  }
+  };
+  documentRoutes(app, api, (routes, group) => routes(group, actions, dependencies));
 }

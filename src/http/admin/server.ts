@@ -181,10 +181,15 @@ function isBrowserAtRoot({ method, originalUrl, headers }: FastifyRequest): bool
 }
 
 function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {
-  const { catalog, lastReload } = dependencies;
+  const { catalog, clock, draining, isWritable, lastReload, warnings } = dependencies;
+  const store = !answers ? "unreachable" : isWritable() ? "ok" : "read_only";
   const last = lastReload();
   return {
-    ...healthOf(dependencies, answers),
+    ready: store === "ok" && !draining() && catalog.all().some(isLoaded),
+    store,
+    clock: clock().place,
+    draining: draining(),
+    warnings: [...warnings(), ...modelWarnings(catalog.all())],
     models: Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state])),
     last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
   };
@@ -200,18 +205,6 @@ function readinessOfAll([own, ...others]: readonly [Readiness, ...(Readiness | n
     ...(all.find(({ ready }) => !ready) ?? own),
     ready: missing === 0 && all.every(({ ready }) => ready),
     warnings: [...new Set(warnings)],
-  };
-}
-
-function healthOf(dependencies: OperatorDependencies, answers: boolean): Health {
-  const { catalog, clock, draining, isWritable, warnings } = dependencies;
-  const store = !answers ? "unreachable" : isWritable() ? "ok" : "read_only";
-  return {
-    ready: store === "ok" && !draining() && catalog.all().some(isLoaded),
-    store,
-    clock: clock().place,
-    draining: draining(),
-    warnings: [...warnings(), ...modelWarnings(catalog.all())],
   };
 }
 

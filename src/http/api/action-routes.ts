@@ -36,9 +36,10 @@ export function actionRoute<Context, Result>(
     url: path.replace(/\{(\w+)\}/g, ":$1"),
     ...route(action.id, schemaOf(action, result), settings),
     handler: async (request, reply) => {
-      const input = inputIn(request);
+      // The API has checked the parts, and no two of them have a field of the same name.
+      const parts = [request.params, request.query, request.body].filter(isRecord);
       const format = action.csv === true && acceptsCsv(request.headers.accept) ? { format: "csv" } : {};
-      const outcome = await bound.run(contextOf(request), { ...format, ...input });
+      const outcome = await bound.run(contextOf(request), Object.assign({}, format, ...parts));
       reply.code(action.status === 201 && !outcome.isNew ? 200 : (action.status ?? 200));
       const type = typeOf(action, outcome.result);
       if (type !== null) reply.header("content-type", type);
@@ -80,10 +81,4 @@ function schemaOf(action: ActionTexts, result: unknown) {
     ...(csv === undefined ? {} : { csv }),
     refusals: [...unknown.map((name) => `${name}_not_found` as const), ...refuses],
   };
-}
-
-/** The API has checked the parts, and no two of them have a field of the same name. */
-function inputIn({ params, query, body }: FastifyRequest): object {
-  const parts = [params, query, body].filter(isRecord);
-  return Object.assign({}, ...parts);
 }

@@ -25,6 +25,7 @@ import type { Role } from "../../actors.ts";
 import { type Code, invariant, Refusal } from "../../errors.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
+import { tryDecode } from "../../percent-encoding.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
 import { dropIfIdle } from "../connections.ts";
 import { refuseUnparsable } from "../error-response.ts";
@@ -104,8 +105,7 @@ export function createApiApp(isTrusted?: (address: string) => boolean, idleMs: n
     rewriteUrl: ({ url = "/" }) => (isReadable(url) ? url : "/"),
   });
   app.addHook("onRequest", async ({ raw: { socket } }, { raw: response }) => {
-    const ofSocket = responses.get(socket) ?? new Set();
-    responses.set(socket, ofSocket.add(response));
+    const ofSocket = responses.getOrInsertComputed(socket, () => new Set()).add(response);
     response.once("close", () => ofSocket.delete(response));
   });
   app.addHook("onSend", async ({ socket }, { raw: response }) => {
@@ -138,12 +138,7 @@ export function createApiApp(isTrusted?: (address: string) => boolean, idleMs: n
 function isReadable(target: string): boolean {
   const isAbsolute = /^https?:\/\//i.test(target);
   if (isAbsolute && !(/^https?:\/\/[^/?]/i.test(target) && URL.canParse(target))) return false;
-  try {
-    decodeURIComponent(target);
-    return true;
-  } catch {
-    return false;
-  }
+  return tryDecode(target) !== undefined;
 }
 
 const validatorOf: FastifySchemaCompiler<unknown> = ({ schema, httpPart }) => {

@@ -9,6 +9,7 @@ import Type from "typebox";
 import { closed, component, components, orNull } from "../../accounts/json-objects.ts";
 import { type Code, catalogue, invariant } from "../../errors.ts";
 import { isRecord } from "../../objects.ts";
+import type { ApiApp } from "./app.ts";
 import { refusedEverywhere, refusedWithBody } from "./refusals.ts";
 
 const error = component("Error", {
@@ -28,7 +29,7 @@ const unattendedHeader = {
   schema: { type: "string" as const, enum: ["1"] },
 };
 
-interface ApiDescription {
+interface ApiDescription<Routes> {
   title: string;
   description: string;
   version: string;
@@ -37,14 +38,22 @@ interface ApiDescription {
   urlSetting: string;
   /** Whether requests may have the operator token in place of a session. */
   acceptsToken: boolean;
-  tags: readonly string[];
+  /** The names of the groups are the tags of their routes. */
+  groups: Readonly<Record<string, Routes>>;
   /** Codes of requests that are refused before their route is called. */
   refusedBeforeRouting: readonly Code[];
 }
 
-/** Documents the routes that are registered after this call and have an `operationId`. */
-export function documentRoutes(app: FastifyInstance, api: ApiDescription): void {
-  const { title, description, version, cookieName, tags, refusedBeforeRouting } = api;
+/**
+ * Documents the routes that are registered after this call and have an `operationId`. `add`
+ * registers those of a group.
+ */
+export function documentRoutes<Routes>(
+  app: ApiApp,
+  api: ApiDescription<Routes>,
+  add: (routes: Routes, group: ApiApp) => void,
+): void {
+  const { title, description, version, cookieName, groups, refusedBeforeRouting } = api;
   const bySession = { session: [], requestHeader: [] };
   /** Ids of the operations that prolong a session. */
   const prolonging = new Set<string>();
@@ -58,7 +67,7 @@ export function documentRoutes(app: FastifyInstance, api: ApiDescription): void 
       },
       servers: [{ url: "/" }],
       security: [...(api.acceptsToken ? [{ operatorToken: [] }] : []), bySession],
-      tags: tags.map((name) => ({ name })),
+      tags: Object.keys(groups).map((name) => ({ name })),
       components: {
         securitySchemes: {
           ...(api.acceptsToken ? { operatorToken: { type: "http", scheme: "bearer" } } : {}),
@@ -103,6 +112,14 @@ export function documentRoutes(app: FastifyInstance, api: ApiDescription): void 
       return document.openapiObject;
     },
   });
+  for (const [tag, routes] of Object.entries(groups)) {
+    app.register(async (group) => {
+      group.addHook("onRoute", ({ schema = {} }) => {
+        schema.tags = [tag];
+      });
+      add(routes, group);
+    });
+  }
 }
 
 /** Removes the components of the other API. */
@@ -147,36 +164,26 @@ function documented(route: FastifySchema | undefined, before: readonly Code[]): 
   return {
     ...shownFields(described),
     description: [route.description ?? [], needed].flat().join(" "),
-    response: { ...goodResponses(response, { csv, events }), ...errorResponses(route, before) },
+    response: { ...goodResponses(route), ...errorResponses(route, before) },
   };
 }
 
-/** Content of good responses besides JSON. */
-interface OtherContent {
-  csv: boolean | undefined;
-  events: boolean | undefined;
-}
-
-const csvContent = { "text/csv": { schema: { type: "string" } } };
-
-function goodResponses(response: unknown, { csv, events }: OtherContent) {
+function goodResponses({ response, ...route }: FastifySchema) {
   if (!isRecord(response)) return {};
   const responses = Object.entries(response).map(([status, body]) => [
     status,
     {
       description: status === "201" ? "Created" : "Done",
-      ...(status === "204" ? {} : { content: contentOf(body, { csv, events }) }),
+      ...(status === "204" ? {} : { content: contentOf(body, route) }),
     },
   ]);
   return Object.fromEntries(responses);
 }
 
-function contentOf(body: unknown, { csv, events }: OtherContent) {
+function contentOf(body: unknown, { csv, events }: FastifySchema) {
   if (events) return { "text/event-stream": { schema: shown(body) } };
-  return { ...jsonOf(body), ...(csv ? csvContent : {}) };
+  return { ...jsonOf(body), ...(csv ? { "text/csv": { schema: { type: "string" } } } : {}) };
 }
-
-const needsRole: readonly Code[] = ["not_permitted"];
 
 /** One response for each status; its description lists the codes. */
 function errorResponses({ refusals = [], body, role }: FastifySchema, before: readonly Code[]) {
@@ -184,19 +191,15 @@ function errorResponses({ refusals = [], body, role }: FastifySchema, before: re
     ...before,
     ...refusedEverywhere,
     ...(body === undefined ? [] : refusedWithBody),
-    ...(role === undefined || role === "holder" || role === "viewer" ? [] : needsRole),
+    ...(role === undefined || role === "holder" || role === "viewer" ? [] : ["not_permitted" as const]),
     ...refusals,
   ];
-  const byStatus = Map.groupBy(codes, statusOf);
+  const byStatus = Map.groupBy(codes, (code) => catalogue[code].status);
   const responses = [...byStatus].map(([status, those]) => [
     status,
     { description: those.map((code) => `\`${code}\``).join(", "), content: jsonOf(error) },
   ]);
   return Object.fromEntries(responses);
-}
-
-function statusOf(code: Code): number {
-  return catalogue[code].status;
 }
 
 function jsonOf(body: unknown) {

@@ -53,20 +53,6 @@ interface SessionSource<Found extends SessionRow> {
   end(session: SessionRow): Promise<void>;
 }
 
-/** Words of the messages of a listener. */
-interface ListenerTexts {
-  /** Section of the configuration. */
-  section: Listener;
-  /** The people who sign in: "operators". */
-  people: string;
-  /** For the log: "an operator". */
-  person: string;
-  /** The page to which an issuer sends browsers back. */
-  callbackPath: string;
-  /** Ends the refusal of too many attempts. */
-  stillPossible: string;
-}
-
 export interface SignInDependencies<Sessions> {
   sessions: Sessions;
   /** Sign-ins are in its list of changes. */
@@ -89,11 +75,25 @@ interface Attempts {
   what: string;
 }
 
-interface SignInOptions<Found extends SessionRow>
-  extends ListenerTexts,
-    SignInDependencies<SessionSource<Found>> {
+interface SignInOptions<Found extends SessionRow> extends SignInDependencies<SessionSource<Found>> {
   /** Name of the cookie over plain http. */
   cookieName: string;
+  /** Section of the configuration. */
+  section: Listener;
+  /** The people who sign in: "operators". */
+  people: string;
+  /** For the log: "an operator". */
+  person: string;
+  /** The page to which an issuer sends browsers back. */
+  callbackPath: string;
+  /** Ends the refusal of too many attempts. */
+  stillPossible: string;
+}
+
+/** A session that has begun, and the header `Set-Cookie` that gives it to the browser. */
+export interface SignedIn {
+  session: SessionRow;
+  setCookie: string;
 }
 
 export class BrowserSignIn<Found extends SessionRow> {
@@ -155,13 +155,9 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     start: (page: string) => Promise<NewSession>,
     attempts?: Attempts,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
-    return await this.#runStep(
-      request,
-      by,
-      async (page) => await this.#complete(request, page, by, await start(page)),
-      attempts,
-    );
+  ): Promise<SignedIn> {
+    const step = async (page: string) => await this.#complete(request, page, by, await start(page));
+    return await this.#runStep(request, by, step, attempts);
   }
 
   /** The part of the sign-in page about OpenID Connect. */
@@ -179,15 +175,10 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Finishes it with the answer of the issuer, and starts a session as `signIn` does. */
-  async finishAtIssuer(
-    request: FastifyRequest,
-    query: string,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  async finishAtIssuer(request: FastifyRequest, query: string): Promise<SignedIn> {
     const { issuer = noIssuer } = this.#options;
-    return await this.#runStep(request, "issuer", async (page) => {
-      const started = await issuer.finish(query, this.#place(request, page));
-      return await this.#complete(request, page, "issuer", started);
-    });
+    const finish = (page: string) => issuer.finish(query, this.#place(request, page));
+    return await this.signIn(request, "issuer", finish);
   }
 
   /** Runs a step of a sign-in, if the client may. Counts and logs a refusal with its reason. */
@@ -204,7 +195,8 @@ export class BrowserSignIn<Found extends SessionRow> {
       this.#countStep(clientOf(addressOf(request)), attempts);
       return await step(page);
     } catch (error) {
-      if (isRefusal(error)) {
+      // Not a failure of the service.
+      if (error instanceof Refusal && (error.status < 500 || error.code === "issuer_unavailable")) {
         const { code, detail: reason } = error;
         metrics.signedIn(section, resultOf(code));
         const fields = { requestId: request.id, client: addressOf(request), by, code, reason };
@@ -215,12 +207,7 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Ends the session that the request has, in favour of another one. */
-  async #complete(
-    request: FastifyRequest,
-    page: string,
-    by: string,
-    started: NewSession,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  async #complete(request: FastifyRequest, page: string, by: string, started: NewSession): Promise<SignedIn> {
     const { section, person, logger, metrics, store } = this.#options;
     const { who } = started;
     const isPerson = who !== undefined && "person" in who;
@@ -324,11 +311,6 @@ export class BrowserSignIn<Found extends SessionRow> {
       `Over plain http, ${people} can sign in on this machine only: open http://127.0.0.1 with the port of this listener, directly or through an SSH tunnel. For other machines, put a proxy with TLS in front and set ${section}.url to its https URL.`,
     );
   }
-}
-
-/** A refused attempt, and not a failure of the service. */
-function isRefusal(error: unknown): error is Refusal {
-  return error instanceof Refusal && (error.status < 500 || error.code === "issuer_unavailable");
 }
 
 function resultOf(code: Code): SignInResult {

@@ -60,7 +60,8 @@ export class ChunkEncoder {
   }
 
   #padding(textLength: number): string {
-    return this.#obfuscated ? `,"obfuscation":"${obfuscation(textLength)}"` : "";
+    const length = obfuscationStep - (textLength % obfuscationStep);
+    return this.#obfuscated ? `,"obfuscation":"${randomText(length)}"` : "";
   }
 }
 
@@ -69,10 +70,6 @@ export class ChunkEncoder {
  * reveal its token.
  */
 const obfuscationStep = 32;
-
-function obfuscation(textLength: number): string {
-  return randomText(obfuscationStep - (textLength % obfuscationStep));
-}
 
 let pool = "";
 let poolUsed = 0;

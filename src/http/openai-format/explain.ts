@@ -11,7 +11,7 @@
 import Type, { type TProperties, type TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/schema";
 import { type CallerCode, Refusal } from "../../errors.ts";
-import { isRecord } from "../../objects.ts";
+import { fieldOf, isRecord } from "../../objects.ts";
 
 /** Longest text of the caller that a message or `param` repeats. */
 const quotedCharactersMax = 64;
@@ -22,13 +22,15 @@ const quotedCharactersMax = 64;
 export function explain(schema: TSchema, value: unknown, path: string): Refusal | null {
   if (Type.IsUnion(schema)) {
     const branch = schema.anyOf.find((candidate) => hasType(candidate, value));
-    return branch === undefined ? wrongType(schema, value, path) : explain(branch, value, path);
+    return branch === undefined
+      ? wrongValue(schema, value, path, "invalid_type")
+      : explain(branch, value, path);
   }
-  if (!hasType(schema, value)) return wrongType(schema, value, path);
+  if (!hasType(schema, value)) return wrongValue(schema, value, path, "invalid_type");
   if (Type.IsObject(schema) && isRecord(value)) return explainObject(schema, value, path);
   if (Type.IsArray(schema) && Array.isArray(value)) {
-    const least = Number(keywordOf(schema, "minItems") ?? 0);
-    const most = Number(keywordOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY);
+    const least = Number(fieldOf(schema, "minItems") ?? 0);
+    const most = Number(fieldOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY);
     if (value.length < least || value.length > most) return wrongValue(schema, value, path);
     const items = validatorOf(schema.items);
     const index = value.findIndex((item) => !items.Check(item));
@@ -41,12 +43,7 @@ export function explain(schema: TSchema, value: unknown, path: string): Refusal 
 const validators = new WeakMap<TSchema, Validator>();
 
 function validatorOf(schema: TSchema): Validator {
-  let validator = validators.get(schema);
-  if (validator === undefined) {
-    validator = Compile(schema);
-    validators.set(schema, validator);
-  }
-  return validator;
+  return validators.getOrInsertComputed(schema, () => Compile(schema));
 }
 
 function explainObject(
@@ -86,27 +83,19 @@ function unknownKey(schema: TSchema, path: string, key: string): Refusal {
   );
 }
 
-function wrongType(schema: TSchema, value: unknown, path: string): Refusal {
-  return wrongValue(schema, value, path, "invalid_type");
-}
-
 function wrongValue(
   schema: TSchema,
   value: unknown,
   path: string,
   code: CallerCode = "invalid_value",
 ): Refusal {
-  const hint = keywordOf(schema, "hint");
+  const hint = fieldOf(schema, "hint");
   const message = `${path === "" ? "The body" : path} must be ${rightFor(schema)}, not ${shownAs(value)}.${hint === undefined ? "" : ` ${hint}`}`;
   return new Refusal(code, message, path === "" ? {} : { param: path });
 }
 
 function rightFor(schema: TSchema): string {
-  return String(keywordOf(schema, "description") ?? "something else");
-}
-
-function keywordOf(schema: TSchema, keyword: "description" | "hint" | "minItems" | "maxItems"): unknown {
-  return Object.entries(schema).find(([key]) => key === keyword)?.[1];
+  return String(fieldOf(schema, "description") ?? "something else");
 }
 
 function hasType(schema: TSchema, value: unknown): boolean {

@@ -60,10 +60,7 @@ const streamOptionsSchema = Type.Object(
 const reasoningSchema = Type.Object(
   {
     effort: orNull(Type.String(), 'a string, for example "low", "medium" or "high"'),
-    max_tokens: orNull(
-      Type.Integer({ minimum: 0, description: "a whole number, 0 or more" }),
-      "a whole number, 0 or more",
-    ),
+    max_tokens: integer("a whole number, 0 or more", { minimum: 0 }),
   },
   { additionalProperties: false, description: "an object with effort and max_tokens only" },
 );

@@ -3,7 +3,7 @@
  * models, and the rate-limit headers.
  */
 
-import type { Model, RequestDefaults } from "../../chat/catalog.ts";
+import { longestAnswer, type Model, type RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
 import type { Price } from "../../ledger/pricing.ts";
 import { type RateName, type Rates, rateNames } from "../../ledger/rate-limits.ts";
@@ -126,8 +126,7 @@ export function logprobJson({ token, logprob, bytes, topLogprobs }: TokenLogprob
   return JSON.stringify({ token, logprob, bytes, top_logprobs: topLogprobs });
 }
 
-/** `outputTokensMax` of each model is the longest answer that its window allows too. */
-export function modelList(models: readonly (Model & { outputTokensMax: number })[]) {
+export function modelList(models: readonly Model[]) {
   return {
     object: "list",
     data: models.map(({ id, created, engine, outputTokensMax, defaults = {}, price }) => ({
@@ -136,7 +135,7 @@ export function modelList(models: readonly (Model & { outputTokensMax: number })
       created,
       owned_by: "inkwell",
       context_window: engine.contextWindow,
-      max_output_tokens: outputTokensMax,
+      max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
       defaults: defaultsObject(defaults),
       pricing: pricingObject(price),
     })),

@@ -47,18 +47,10 @@ export function usableModels(catalog: Catalog, viewer: Viewer): Model[] {
   return viewer.plan === null ? [] : catalog.usable(authorityOf(viewer), viewer.plan);
 }
 
-export function portalActions({
-  store,
-  ledger,
-  catalog,
-  timezone,
-  people,
-  personKeys,
-  live,
-}: Pick<
-  PortalDependencies,
-  "store" | "ledger" | "catalog" | "timezone" | "people" | "personKeys" | "live"
->): PortalActions {
+export function portalActions(
+  dependencies: Omit<PortalDependencies, "signIn" | "actions" | "links">,
+): PortalActions {
+  const { store, ledger, catalog, timezone, people, personKeys, live } = dependencies;
   return new PortalActions({
     store,
     people,

@@ -23,7 +23,7 @@ const groups = {
 };
 
 export function portalRoutes(app: ApiApp, dependencies: PortalDependencies, version: string): void {
-  documentRoutes(app, {
+  const api = {
     title: "Inkwell portal API",
     description:
       "The account of an API key: balance, usage and keys. It is for the pages of the portal, which sign in with the key.",
@@ -31,15 +31,8 @@ export function portalRoutes(app: ApiApp, dependencies: PortalDependencies, vers
     cookieName: portalCookieName,
     urlSetting: "portal.url",
     acceptsToken: false,
-    tags: Object.keys(groups),
+    groups,
     refusedBeforeRouting,
-  });
-  for (const [tag, routes] of Object.entries(groups)) {
-    app.register(async (group) => {
-      group.addHook("onRoute", ({ schema = {} }) => {
-        schema.tags = [tag];
-      });
-      routes(group, dependencies);
-    });
-  }
+  };
+  documentRoutes(app, api, (routes, group) => routes(group, dependencies));
 }

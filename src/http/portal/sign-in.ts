@@ -11,8 +11,13 @@ import { isPerson } from "../../accounts/portal-viewer.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
 import type { TokenBucket } from "../../limits/token-bucket.ts";
-import type { SessionRow } from "../../store/sessions.ts";
-import { BrowserSignIn, invalidSession, requirePage, type SignInDependencies } from "../api/sign-in.ts";
+import {
+  BrowserSignIn,
+  invalidSession,
+  requirePage,
+  type SignedIn,
+  type SignInDependencies,
+} from "../api/sign-in.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -40,16 +45,12 @@ export interface PortalSignInDependencies extends SignInDependencies<PortalSessi
 export class PortalSignIn {
   /** `portal.keys`: whether an API key signs in. */
   readonly acceptsKeys: boolean;
-  readonly #sessions: PortalSessions;
-  readonly #joins: Pick<Joins, "join" | "exchange">;
-  readonly #joining: TokenBucket;
+  readonly #deps: PortalSignInDependencies;
   readonly browsers: BrowserSignIn<PortalSession>;
 
   constructor(dependencies: PortalSignInDependencies) {
     this.acceptsKeys = dependencies.acceptsKeys ?? true;
-    this.#sessions = dependencies.sessions;
-    this.#joins = dependencies.joins;
-    this.#joining = dependencies.joining;
+    this.#deps = dependencies;
     this.browsers = new BrowserSignIn({
       ...dependencies,
       cookieName: portalCookieName,
@@ -78,24 +79,22 @@ export class PortalSignIn {
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
-  async signIn(
-    request: FastifyRequest,
-    credentials: PortalCredentials,
-  ): Promise<{ session: SessionRow; setCookie: string }> {
+  async signIn(request: FastifyRequest, credentials: PortalCredentials): Promise<SignedIn> {
     const { key = "", response, invitation, join } = credentials;
+    const { sessions, joins, joining } = this.#deps;
     if (response !== undefined) return await this.browsers.finishAtIssuer(request, response);
     if (invitation !== undefined) {
       return await this.browsers.signIn(request, "invitation", async (page) =>
-        this.#sessions.startOfPerson(await this.#joins.exchange(invitation), page),
+        sessions.startOfPerson(await joins.exchange(invitation), page),
       );
     }
     if (join !== undefined) {
-      const start = async (page: string) => this.#sessions.startOfPerson(await this.#joins.join(join), page);
-      const attempts = { bucket: this.#joining, what: "attempts to join" };
+      const start = async (page: string) => sessions.startOfPerson(await joins.join(join), page);
+      const attempts = { bucket: joining, what: "attempts to join" };
       return await this.browsers.signIn(request, "join", start, attempts);
     }
     if (!this.acceptsKeys) throw noKeys();
-    return await this.browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
+    return await this.browsers.signIn(request, "key", (page) => sessions.startByKey(key, page));
   }
 
   /** Not sessions of keys that began before the portal was closed to keys. */
@@ -108,7 +107,7 @@ export class PortalSignIn {
    * itself. Returns `Set-Cookie`. All other sessions of the key end with its old secret.
    */
   async renew({ headers }: FastifyRequest, key: KeyRow): Promise<string> {
-    return this.browsers.cookieOf(await this.#sessions.startFor(key, requirePage(headers)));
+    return this.browsers.cookieOf(await this.#deps.sessions.startFor(key, requirePage(headers)));
   }
 
   readonly sessionOf = sessionOf;

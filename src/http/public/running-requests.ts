@@ -91,16 +91,7 @@ export class RunningRequests {
     const answered = () => {
       if (!isRefused) remove();
     };
-    ask().then(
-      (answer) => {
-        answered();
-        resolve(answer);
-      },
-      (error: unknown) => {
-        answered();
-        reject(error);
-      },
-    );
+    ask().finally(answered).then(resolve, reject);
     return await promise;
   }
 
@@ -178,15 +169,14 @@ export class RunningRequests {
   }
 
   #ofSocket(socket: Socket): Set<Pending> {
-    const known = this.#bySocket.get(socket);
-    if (known !== undefined) return known;
-    const requests = new Set<Pending>();
-    this.#bySocket.set(socket, requests);
-    const gone = () => {
-      for (const request of requests) request.clientGone();
-    };
-    socket.once("end", gone);
-    socket.once("close", gone);
-    return requests;
+    return this.#bySocket.getOrInsertComputed(socket, () => {
+      const requests = new Set<Pending>();
+      const gone = () => {
+        for (const request of requests) request.clientGone();
+      };
+      socket.once("end", gone);
+      socket.once("close", gone);
+      return requests;
+    });
   }
 }

@@ -16,7 +16,7 @@ import type { Logger } from "pino";
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { FrontEnds } from "../../accounts/front-ends.ts";
 import { authenticate, type Caller } from "../../accounts/keys.ts";
-import { type Catalog, longestAnswer } from "../../chat/catalog.ts";
+import type { Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
@@ -252,11 +252,7 @@ export class PublicServer {
 
   #sendModels(request: FastifyRequest, reply: FastifyReply): void {
     const caller = callerOf(request);
-    const usable = this.#dependencies.catalog.usable(caller.key, caller.plan).map((model) => {
-      const { engine, outputTokensMax } = model;
-      return { ...model, outputTokensMax: longestAnswer(engine.contextWindow, outputTokensMax) };
-    });
-    sendJson(request, reply, modelList(usable));
+    sendJson(request, reply, modelList(this.#dependencies.catalog.usable(caller.key, caller.plan)));
   }
 }
 

@@ -190,7 +190,8 @@ export class Upload {
     invariant(!this.#isReleased && this.#bytes === null, "a body is read once, before it is released");
     if (!request.complete) return null;
     const whole: Buffer | null = request.read();
-    if (whole !== null && hasOwnMemory(whole)) {
+    // A part of Node's shared pool must not be freed.
+    if (whole !== null && whole.buffer.byteLength === whole.length) {
       this.#requireSize(whole.length);
       this.#reservation.growTo(whole.length);
       this.#bytes = whole;
@@ -303,11 +304,6 @@ export class Upload {
   #whole(): Uint8Array {
     return this.#bytes?.subarray(0, this.#receivedBytes) ?? new Uint8Array();
   }
-}
-
-/** False for a part of Node's shared pool, which must not be freed. */
-function hasOwnMemory({ buffer, length }: Buffer): boolean {
-  return buffer.byteLength === length;
 }
 
 /**

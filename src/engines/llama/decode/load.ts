@@ -15,7 +15,7 @@ import {
 import { messageOf, OperatorError } from "../../../errors.ts";
 import type { PromptTokenizer } from "../prompt/prompt-builder.ts";
 import { Vocabulary } from "../prompt/vocabulary.ts";
-import type { Gpu, LoadOptions } from "../protocol.ts";
+import type { Gpu, LoadedModel, LoadOptions } from "../protocol.ts";
 import { type Backend, NativeBackend, nativeOf } from "./native-backend.ts";
 import { ThreadGovernor } from "./thread-governor.ts";
 
@@ -29,16 +29,13 @@ const chunkTokens = { cpu: 64, gpu: 512 };
 const tokensPerSequenceMax = 16;
 const complaintsMax = 20;
 
-export interface LoadedBackend extends PromptTokenizer {
+export interface LoadedBackend extends PromptTokenizer, LoadedModel {
   backend: Backend;
   isEndOfTurn: (token: number) => boolean;
   bosText: string;
   eosText: string;
   /** Chat template of the model's file, or null. */
   template: string | null;
-  contextWindow: number;
-  description: string;
-  sizeBytes: number;
 }
 
 type Log = (level: "info" | "warn" | "error", message: string) => void;

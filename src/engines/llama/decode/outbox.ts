@@ -20,14 +20,13 @@ export class Outbox {
 
   add(progress: JobProgress): void {
     const { ending, ...counts } = progress;
-    const parts = this.#byJob.get(progress.id) ?? [];
+    const parts = this.#byJob.getOrInsert(progress.id, []);
     const { events } = progress;
     let from = 0;
     for (; events.length - from > eventsMax; from += eventsMax) {
       parts.push({ ...counts, events: events.slice(from, from + eventsMax) });
     }
     parts.push(from === 0 ? progress : { ...progress, events: events.slice(from) });
-    this.#byJob.set(progress.id, parts);
   }
 
   /** Takes the output for one report. */

@@ -54,8 +54,7 @@ export class ThreadGovernor {
   }
 
   record(tokens: number, threads: number, tookMs: number, nowMs: number): void {
-    const known = this.#known.get(kindOf(tokens)) ?? { baselineMs: [], boostedSince: 0 };
-    this.#known.set(kindOf(tokens), known);
+    const known = this.#known.getOrInsert(kindOf(tokens), { baselineMs: [], boostedSince: 0 });
     if (threads === this.#baseline) {
       known.baselineMs = [...known.baselineMs, tookMs].slice(-baselineTimes.max);
       known.boostedSince = 0;

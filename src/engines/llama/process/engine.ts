@@ -35,7 +35,7 @@ import type { Gpu, JobProgress, LoadedModel, LoadOptions, PromptPlan, ToChild } 
 import { DecodeSlots, type SlotsLimits } from "./decode-slots.ts";
 import type { EngineMessage } from "./engine-process.ts";
 import { type GenerationOwner, LlamaGeneration } from "./generation.ts";
-import { weightsMsOf } from "./load-watch.ts";
+import { gibibyte, weightsMsOf } from "./load-watch.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 import { PromptQueue } from "./prompt-queue.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -87,7 +87,6 @@ export interface LlamaOptions {
 const defaultRestartWaitMs = 15_000;
 /** A prompt takes seconds at most, so a child that takes longer hangs. */
 const stallMinMs = 60_000;
-const gibibyte = 2 ** 30;
 /** A text takes 150 bytes, a log-probability 200 to 300, so this is at most 160 MB. */
 const defaultAheadItemsMax = 2 ** 19;
 const defaultPausedBytesMax = gibibyte;

@@ -5,7 +5,13 @@
  * counts less than the reader got. Nothing is yielded after `stop`. The engine passes the child's
  * output in and carries out the stop.
  */
-import type { EngineError, EngineEvent, Generation, Usage } from "../../../chat/engine.ts";
+import {
+  type EngineError,
+  type EngineEvent,
+  type Generation,
+  nothingMade,
+  type Usage,
+} from "../../../chat/engine.ts";
 import { alternativesOf } from "../../sampling-limits.ts";
 import type { JobProgress, JobSpec, ToChild } from "../protocol.ts";
 import { EventQueue } from "./event-queue.ts";
@@ -52,13 +58,7 @@ export class LlamaGeneration implements Generation {
     this.#itemsPerEvent = alternatives === null ? 1 : 2 + alternatives;
     this.#owner = owner;
     this.#onTokens = onTokens;
-    this.#usage = {
-      promptTokens: job.prompt.tokens.length,
-      cachedTokens: 0,
-      completionTokens: 0,
-      reasoningTokens: 0,
-      estimated: false,
-    };
+    this.#usage = { ...nothingMade, promptTokens: job.prompt.tokens.length };
   }
 
   get job(): JobSpec {

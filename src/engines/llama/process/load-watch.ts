@@ -23,7 +23,7 @@ interface LoadWatchOptions {
 /** Interval of log lines during a long start. */
 const noticeMs = 30_000;
 
-const gibibyte = 2 ** 30;
+export const gibibyte = 2 ** 30;
 
 /** Five minutes plus one for each GiB, or 17 MiB/s, which is slower than any usual disk. */
 export function weightsMsOf(sizeBytes: number): number {
