@@ -164,6 +164,8 @@ export async function readUnderLock(
   const keysNamedBy = (keys: Pairs, holds = new Pairs()) => ({
     keys: { name: "keys", text: readKeys, values: [...keys.arrays(), ...holds.arrays()] },
   });
+  const unlessEmpty = (names: ReadonlySet<string>, name: string, text: string) =>
+    names.size === 0 ? null : { name, text, values: [arrayLiteral([...names])] };
   const rows = await together(connection, {
     begin: { name: "begin", text: "begin" },
     accounts: skipsLocked
@@ -171,18 +173,9 @@ export async function readUnderLock(
       : { name: "accounts", text: readAccounts, values: [accountIds] },
     found: !skipsLocked ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
     holds: { name: "holds", text: readHolds, values: [parameter, ...named.arrays(), ...ending] },
-    journal:
-      reads.ops.size === 0
-        ? null
-        : { name: "journal", text: readJournal, values: [arrayLiteral([...reads.ops])] },
-    payments:
-      reads.payments.size === 0
-        ? null
-        : { name: "payments", text: readPayments, values: [arrayLiteral([...reads.payments])] },
-    keysOf:
-      reads.keysOf.size === 0
-        ? null
-        : { name: "keys of accounts", text: readKeysOf, values: [arrayLiteral([...reads.keysOf])] },
+    journal: unlessEmpty(reads.ops, "journal", readJournal),
+    payments: unlessEmpty(reads.payments, "payments", readPayments),
+    keysOf: unlessEmpty(reads.keysOf, "keys of accounts", readKeysOf),
     charges: ended.size === 0 ? null : { name: "charges", text: readCharges, values: ended.arrays() },
     memos: operations.some(({ kind }) => kind === "promote")
       ? { name: "memos", text: readMemos, values: ended.arrays() }
@@ -216,7 +209,8 @@ export async function readUnderLock(
       : await together(connection, {
           keys: { name: "keys of charges", text: readKeysOfCharges, values: ended.arrays() },
         });
-  const due = overdue.length === 0 ? {} : await together(connection, keysNamedBy(keysOf(overdue)));
+  const keysDue = new Pairs(overdue.map(({ account, key }) => ({ account, id: key })));
+  const due = keysDue.size === 0 ? {} : await together(connection, keysNamedBy(keysDue));
   const read = [rows, keysOfCharges, due];
   // Those that are locked come last, and count.
   const keysRead = [...(rows.keysOf ?? []), ...read.flatMap(({ keys = [] }) => keys)];
@@ -246,10 +240,6 @@ export async function readUnderLock(
 export async function readLaterGrants(connection: Connection, account: string): Promise<AdditionalGrant[]> {
   const { rows } = await connection.query({ text: readLater, values: [account] });
   return rows.map((cells) => laterGrantTable.rowOf(cells));
-}
-
-function keysOf(holds: readonly HoldRow[]): Pairs {
-  return new Pairs(holds.map(({ account, key }) => ({ account, id: key })));
 }
 
 /** Two columns of parameters, with each pair once. */
