@@ -13,9 +13,8 @@ import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/r
 import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import { accountRowIn } from "../account-rows.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
-import { readMark } from "../plans.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
-import { type CommitClock, elapsedMs, reading } from "./clock.ts";
+import { type CommitClock, readClockAndMark } from "./clock.ts";
 import type { Connection } from "./connection-pool.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
@@ -54,10 +53,7 @@ function holdOf(rows: string): string {
  * always has a row, for the clock and for the accounts that have more overdue holds.
  */
 const readHolds = `
-  with reading as materialized (${reading}),
-  clock as materialized (
-    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readMark}) as mark from reading
-  ),
+  with ${readClockAndMark},
   overdue as (
     select o.account, o.id, row_number() over (order by o.expires_ms, o.account, o.id) as place
     from clock cross join lateral (${overdueOf("$4", "$5", "clock.now_ms")}) o

@@ -108,21 +108,17 @@ export function commitQueuesFor(roundTripMs: number): number {
   return roundTripMs < farMs ? 1 : commitQueuesMax;
 }
 
-function postgresStoreOn({
-  url,
-  service,
-  clock,
-  settings,
-  events,
-  workers,
-}: {
+interface OpenedStore {
   url: string;
   service: ConnectionPool;
   clock: PostgresClock;
   settings: Settings;
   events: () => EventSettings | null;
   workers: number;
-}): Omit<PostgresStore, "commitQueues"> {
+}
+
+function postgresStoreOn(opened: OpenedStore): Omit<PostgresStore, "commitQueues"> {
+  const { url, service, clock, settings, events, workers } = opened;
   const lists = readPool(url, "lists", settings, workers);
   const pools = {
     lookups: readPool(url, "lookups", settings, workers),
