@@ -157,7 +157,8 @@ export class OperatorActions {
 
   /** Returns the account as it is now, even if nothing has been written since a window ended. */
   async account(id: string): Promise<ListedAccount> {
-    return await this.#listed(await this.snapshot(id));
+    const account = withStanding(await this.snapshot(id));
+    return { ...account, contact: (await this.store.contact(id)) ?? noContact };
   }
 
   /** Lists accounts with their balances, without what overdue holds will cost. */
@@ -281,11 +282,6 @@ export class OperatorActions {
 
   async #requireAccount(id: string | undefined): Promise<void> {
     if (id !== undefined) await this.snapshot(id);
-  }
-
-  async #listed(snapshot: AccountSnapshot): Promise<ListedAccount> {
-    const account = withStanding(snapshot);
-    return { ...account, contact: (await this.store.contact(account.id)) ?? noContact };
   }
 
   async snapshot(id: string) {

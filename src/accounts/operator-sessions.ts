@@ -43,7 +43,7 @@ export class OperatorSessions {
   ) {
     this.#sessions = new Sessions(store, token, onError);
     this.#people = people;
-    this.#tokenDigest = digest(token);
+    this.#tokenDigest = hash("sha256", token, "buffer");
   }
 
   /**
@@ -51,7 +51,7 @@ export class OperatorSessions {
    * token.
    */
   isToken(given: string): boolean {
-    return timingSafeEqual(digest(given), this.#tokenDigest);
+    return timingSafeEqual(hash("sha256", given, "buffer"), this.#tokenDigest);
   }
 
   /** Starts a session of a page. Throws a refusal if this is not the operator token. */
@@ -107,8 +107,4 @@ export class OperatorSessions {
 
 export function wrongToken(): Refusal {
   return new Refusal("invalid_operator_token", "This is not the operator token of this service.");
-}
-
-function digest(text: string): Buffer {
-  return hash("sha256", text, "buffer");
 }

@@ -84,27 +84,25 @@ async function* once<Row>(read: () => Promise<Row[]>): List<Row> {
 
 /** Changes of the person, and of the contact of an account that only the person has. */
 async function* changesAbout(store: Store, id: string, account: string | null) {
-  const shown = (query: Partial<ChangesQuery>) =>
-    pagesOf(pageRows, (after: ChangePlace | undefined) =>
-      store.changes({ ...query, after, limit: pageRows }),
-    );
-  for await (const rows of shown({ subject: id })) yield rows.map(changeObject.of);
+  for await (const rows of changesOf(store, { subject: id })) yield rows.map(changeObject.of);
   if (account === null) return;
-  for await (const rows of shown({ account, kind: "contact" })) yield rows.map(changeObject.of);
+  for await (const rows of changesOf(store, { account, kind: "contact" })) yield rows.map(changeObject.of);
 }
 
 /** Without values: they can be about other people. */
 async function* changesBy(store: Store, by: string) {
   const nothing = { before: null, after: null, outcome: null };
-  const pages = pagesOf(pageRows, (after: ChangePlace | undefined) =>
-    store.changes({ by, after, limit: pageRows }),
-  );
-  for await (const rows of pages) yield rows.map((row) => changeObject.of({ ...row, ...nothing }));
+  for await (const rows of changesOf(store, { by }))
+    yield rows.map((row) => changeObject.of({ ...row, ...nothing }));
+}
+
+function changesOf(store: Store, query: Partial<ChangesQuery>) {
+  return pagesOf((after: ChangePlace | undefined) => store.changes({ ...query, after, limit: pageRows }));
 }
 
 async function* journalOf(store: Store, account: string | null) {
   if (account === null) return;
-  const pages = pagesOf(pageRows, (last: { seq: number } | undefined) =>
+  const pages = pagesOf((last: { seq: number } | undefined) =>
     store.journal(account, { afterSeq: last?.seq, limit: pageRows }),
   );
   for await (const rows of pages) yield rows.map(journalObject.of);
@@ -115,15 +113,14 @@ async function* receiptsOf(store: Store, account: string | null) {
   for await (const rows of usagePages(store, { account })) yield rows.map(usageObject.of);
 }
 
-/** Reads pages of this many rows. `read` gets the last row of the page before. */
+/** Reads pages. `read` gets the last row of the page before. */
 async function* pagesOf<Place, Row extends Place>(
-  size: number,
   read: (last: Place | undefined) => Promise<Row[]>,
 ): List<Row> {
   for (let last: Row | undefined; ; ) {
     const rows = await read(last);
     yield rows;
     last = rows.at(-1);
-    if (rows.length < size) return;
+    if (rows.length < pageRows) return;
   }
 }

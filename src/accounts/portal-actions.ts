@@ -303,7 +303,13 @@ export class PortalActions {
    */
   async #inTurn<T>(account: string, read: () => Promise<T>): Promise<T> {
     const turn = this.#reads.wait(account);
-    if (turn === null) throw tooManyReads();
+    if (turn === null) {
+      throw new Refusal(
+        "overloaded",
+        `The account has ${limits.waitingUsageReads.most} lists and sums of usage waiting. Try again in a moment.`,
+        { retryAfterSeconds: 5 },
+      );
+    }
     await turn;
     try {
       return await read();
@@ -320,7 +326,7 @@ export class PortalActions {
 async function onceFor<T>(own: KeyAuthority, operation: string, run: (id: string) => Promise<T>): Promise<T> {
   requireId("operation_id", operation);
   try {
-    return await run(operationOf(own, operation));
+    return await run(`portal ${own.id} ${operation}`);
   } catch (error) {
     if (!(error instanceof Refusal) || error.code !== "operation_differs") throw error;
     throw new Refusal(
@@ -329,16 +335,4 @@ async function onceFor<T>(own: KeyAuthority, operation: string, run: (id: string
       { param: "operation_id" },
     );
   }
-}
-
-function operationOf(own: KeyAuthority, operation: string): string {
-  return `portal ${own.id} ${operation}`;
-}
-
-function tooManyReads(): Refusal {
-  return new Refusal(
-    "overloaded",
-    `The account has ${limits.waitingUsageReads.most} lists and sums of usage waiting. Try again in a moment.`,
-    { retryAfterSeconds: 5 },
-  );
 }

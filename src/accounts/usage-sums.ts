@@ -159,20 +159,11 @@ export function usageReportCsv(report: UsageReport): string {
   const currency = report.currency?.code ?? null;
   const names = Object.keys(sumObject.schema.properties);
   const lines = report.rows.map((row) => {
-    const values = Object.entries(sumObject.of({ ...row, report }));
-    return [
-      ...values.map(([name, value]) => (isMicro(name) ? decimalCredits(Number(value)) : value)),
-      currency,
-    ];
+    const values = Object.entries(sumObject.of({ ...row, report })).map(([name, value]) =>
+      // All digits, without separators.
+      name.endsWith("_micro") ? exactCredits(Number(value)).replaceAll(",", "") : value,
+    );
+    return [...values, currency];
   });
   return csvOf([[...names.map((name) => name.replace(/_micro$/, "")), "currency"], ...lines]);
-}
-
-function isMicro(name: string): boolean {
-  return name.endsWith("_micro");
-}
-
-/** All digits, without separators. */
-function decimalCredits(micro: MicroCredits): string {
-  return exactCredits(micro).replaceAll(",", "");
 }

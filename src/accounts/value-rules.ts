@@ -60,16 +60,11 @@ export function idProblem(text: string): string | null {
   const hidden = unclear.exec(text)?.[0];
   if (hidden !== undefined) return `has ${codePointOf(hidden)}, which cannot be told from other characters`;
   const normal = [...text.normalize("NFC")];
-  const at = [...text].findIndex((character, n) => character !== normal[n]);
+  const characters = [...text];
+  const at = characters.findIndex((character, n) => character !== normal[n]);
   if (at === -1) return null;
-  const [found = "", wanted = ""] = [
-    [...text]
-      .slice(at, at + 2)
-      .map(codePointOf)
-      .join(" "),
-    codePointOf(normal[at] ?? ""),
-  ];
-  return `is not in the normal form NFC: it has ${found} in place of ${wanted}`;
+  const found = characters.slice(at, at + 2).map(codePointOf);
+  return `is not in the normal form NFC: it has ${found.join(" ")} in place of ${codePointOf(normal[at] ?? "")}`;
 }
 
 function codePointOf(character: string): string {

@@ -29,14 +29,9 @@ export function invitationSettingsOf({ portal, events }: Configured): Invitation
 
 async function sendInvitation(config: MailConfig, invitation: InvitationMail): Promise<void> {
   const { account, owner, email, link, portalUrl, expiresMs } = invitation;
-  const values = { link, portal: portalUrl, expires: shortTime(expiresMs) };
-  const { subject, text } =
-    account === null
-      ? filled(await mailTextOf("join", config.templates), values)
-      : filled(await mailTextOf("invitation", config.templates), {
-          ...values,
-          account,
-          owner: owner ?? account,
-        });
+  const known = account === null ? {} : { account, owner: owner ?? account };
+  const values = { link, portal: portalUrl, expires: shortTime(expiresMs), ...known };
+  const name = account === null ? "join" : "invitation";
+  const { subject, text } = filled(await mailTextOf(name, config.templates), values);
   await sendMail(config, { to: email, subject, text, id: randomUUID() }, AbortSignal.timeout(requestMs));
 }

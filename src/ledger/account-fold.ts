@@ -385,22 +385,12 @@ export class AccountFold {
     const heldMicro = new Map<number, MicroCredits>();
     for (const { id, takings } of holds) {
       for (const { grant: of, bucket, amountMicro } of takings) {
+        const wrong = (problem: string) =>
+          this.#report("holds", { account: this.#account, hold: id, grant: of, problem });
         const grant = this.#grants.get(of);
-        if (grant === undefined || grant.bucket !== bucket || amountMicro <= 0) {
-          this.#report("holds", {
-            account: this.#account,
-            hold: id,
-            grant: of,
-            problem: "takes from no grant",
-          });
-        } else if (new Set(takings.map((taking) => taking.grant)).size !== takings.length) {
-          this.#report("holds", {
-            account: this.#account,
-            hold: id,
-            grant: of,
-            problem: "takes from it twice",
-          });
-        }
+        if (grant === undefined || grant.bucket !== bucket || amountMicro <= 0) wrong("takes from no grant");
+        else if (new Set(takings.map((taking) => taking.grant)).size !== takings.length)
+          wrong("takes from it twice");
         heldMicro.set(of, (heldMicro.get(of) ?? 0) + amountMicro);
       }
     }

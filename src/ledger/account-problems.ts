@@ -60,15 +60,8 @@ function problemOfWindow({ fromMs, untilMs, anchorMs }: Window): string | null {
 }
 
 /** Describes amounts that an account cannot have. Returns null if they are sound. */
-export function problemOfAmounts({
-  base,
-  overage,
-  additional,
-  later,
-  holds,
-  counters,
-  running,
-}: AccountRow): string | null {
+export function problemOfAmounts(account: AccountRow): string | null {
+  const { base, overage, additional, later, holds, counters, running } = account;
   for (const grant of [base, overage]) {
     if (grant === null) continue;
     const { amountMicro, spentMicro, heldMicro } = grant;

@@ -78,6 +78,7 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   if (untilMs !== null && untilMs <= times.atMs) return { kind: "promotion_over", untilMs };
   if (!fits(account, amountMicro)) return { kind: "too_many_credits", account: account.id };
   const posting = { op: opOf(operation), by, amountMicro, ...fact };
+  const grant = { untilMs, payment: null, requestId: request };
   if (request !== null) {
     if (work.hold(account.id, request) !== null) return { kind: "request_running", request };
     const { charges, memosMicro } = work.ended(account.id, request);
@@ -85,16 +86,12 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
     const paidMicro = charges.reduce((sum, charge) => sum + sumOf(paidOf(charge)), 0);
     const leftMicro = paidMicro - memosMicro;
     if (amountMicro > leftMicro) return { kind: "memo_too_large", request, leftMicro };
-    work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, requestId: request });
+    work.grantAdditional(found, { kind: "memo", ...posting }, grant);
     return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
   }
   const open = grants.find((grant) => !grant.isPayment && grant.untilMs === untilMs);
   if (open === null) {
-    work.grantAdditional(
-      found,
-      { kind: "promotion", ...posting },
-      { untilMs, payment: null, requestId: null },
-    );
+    work.grantAdditional(found, { kind: "promotion", ...posting }, grant);
   } else {
     work.post(found, { kind: "promotion", ...posting, bucket: "additional", grantSeq: open.seq });
     grants.change(open.seq, amountMicro);
@@ -138,18 +135,15 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   assertAmount(amountMicro);
   const fact = { subject: id, after: factText({ amountMicro, reason }) };
   const op = opOf(operation);
+  const refunded = (takenMicro: MicroCredits, replayed: boolean): RefundOutcome => ({
+    kind: "refunded",
+    amountMicro: takenMicro,
+    restMicro: amountMicro - takenMicro,
+    additionalMicro: additionalOf(account),
+    replayed,
+  });
   const before = earlier(work, operation, fact);
-  if (before?.kind === "replayed") {
-    const refundedMicro = 0 - (work.entry(op)?.amountMicro ?? 0);
-    const restMicro = amountMicro - refundedMicro;
-    return {
-      kind: "refunded",
-      amountMicro: refundedMicro,
-      restMicro,
-      additionalMicro: additionalOf(account),
-      replayed: true,
-    };
-  }
+  if (before?.kind === "replayed") return refunded(0 - (work.entry(op)?.amountMicro ?? 0), true);
   if (before !== null) {
     const { entry } = before;
     return { kind: entry.account === account.id ? "refund_differs" : "refund_used", entry };
@@ -174,14 +168,7 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   if (takenMicro > 0) grants.change(payment.seq, 0 - takenMicro);
   work.countRefund(id, takenMicro);
   if (takenMicro > 0) work.tell(found, "payment.refunded", { payment: id, amount_micro: takenMicro, by });
-  const restMicro = amountMicro - takenMicro;
-  return {
-    kind: "refunded",
-    amountMicro: takenMicro,
-    restMicro,
-    additionalMicro: additionalOf(account),
-    replayed: false,
-  };
+  return refunded(takenMicro, false);
 }
 
 function fits(account: AccountRow, amountMicro: number): boolean {

@@ -156,7 +156,7 @@ function settleLate(
   operation: SettleOperation,
 ): ChargeRow {
   const { account, times } = found;
-  const { usage, ending, by, estimated, note = null } = operation;
+  const { usage } = operation;
   const knownMicro = costOf(priceOf(expired), usage);
   // The charge of the checkpoint is never taken back. If it is higher, it stays.
   const isMore = knownMicro >= expired.costMicro && usage.completionTokens >= expired.completionTokens;
@@ -166,16 +166,7 @@ function settleLate(
   const paid = takeExtra(found, cappedOf(work.plans, found, key), expired.model, costMicro);
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
-  const receipt = chargeOf(found, expired, {
-    usage: difference,
-    ending,
-    by,
-    estimated,
-    note,
-    costMicro,
-    paid,
-    late: true,
-  });
+  const receipt = chargeOf(found, expired, { ...operation, usage: difference, costMicro, paid, late: true });
   work.record(receipt);
   return receipt;
 }

@@ -11,14 +11,7 @@ export interface Price {
   cachedPrompt?: number;
 }
 
-interface PricedTokens {
-  promptTokens: number;
-  /** The prompt tokens that the engine had cached. */
-  cachedTokens: number;
-  completionTokens: number;
-}
-
-export function costOf(price: Price, tokens: PricedTokens): MicroCredits {
+export function costOf(price: Price, tokens: Omit<TokenCounts, "reasoningTokens">): MicroCredits {
   const { promptTokens, cachedTokens, completionTokens } = tokens;
   const costMicro =
     (promptTokens - cachedTokens) * price.prompt +

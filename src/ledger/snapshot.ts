@@ -141,35 +141,23 @@ export function opOf(operation: Operation): string | null {
   }
 }
 
-/** What operations read and lock. */
-interface Reads {
-  accounts: Set<string>;
-  /** Accounts of which overdue holds end first, because an operation needs their credits. */
-  overdueOf: Set<string>;
-  /** Account and request id. */
-  holds: Map<string, { account: string; id: string }>;
-  /** Requests that may have ended, with their charges and memos. */
-  ended: Map<string, { account: string; id: string }>;
-  /** Account and key id. The keys of the holds are read as well. */
-  keys: Map<string, { account: string; id: string }>;
-  /** Operation ids. */
-  ops: Set<string>;
-  /** Accounts of which all keys are read. */
-  keysOf: Set<string>;
-  payments: Set<string>;
-}
-
-/** Returns what the store has to read for a batch. */
-export function readsOf(operations: readonly Operation[]): Reads {
-  const reads: Reads = {
-    accounts: new Set(),
-    overdueOf: new Set(),
-    holds: new Map(),
-    ended: new Map(),
-    keys: new Map(),
-    ops: new Set(),
-    keysOf: new Set(),
-    payments: new Set(),
+/** Returns what the store has to read and lock for a batch. */
+export function readsOf(operations: readonly Operation[]) {
+  const reads = {
+    accounts: new Set<string>(),
+    /** Accounts of which overdue holds end first, because an operation needs their credits. */
+    overdueOf: new Set<string>(),
+    /** Account and request id. */
+    holds: new Map<string, { account: string; id: string }>(),
+    /** Requests that may have ended, with their charges and memos. */
+    ended: new Map<string, { account: string; id: string }>(),
+    /** Account and key id. The keys of the holds are read as well. */
+    keys: new Map<string, { account: string; id: string }>(),
+    /** Operation ids. */
+    ops: new Set<string>(),
+    /** Accounts of which all keys are read. */
+    keysOf: new Set<string>(),
+    payments: new Set<string>(),
   };
   for (const operation of operations) {
     const { account } = operation;

@@ -4,7 +4,7 @@
  */
 import { service } from "../actors.ts";
 import { invariant } from "../errors.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
+import type { MicroCredits } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
 import { BalanceWatch } from "./balance-watch.ts";
 import { cappedFields, uncapped } from "./cap-rows.ts";
@@ -82,11 +82,6 @@ export class UnitOfWork {
     return this.#snapshot.plans;
   }
 
-  /** Ledger time. */
-  get atMs(): EpochMs {
-    return this.#snapshot.times.atMs;
-  }
-
   changes(): Changes {
     const holdsPut: HoldRow[] = [];
     const holdsEnded: { account: string; id: string }[] = [];
@@ -148,7 +143,7 @@ export class UnitOfWork {
   /** Opens an account with both windows. */
   open({ account: id, plan, by }: OpenOperation, version: PlanVersion): FoundAccount {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
-    const { atMs } = this;
+    const { atMs } = this.#snapshot.times;
     const account: AccountRow = {
       ...emptyAccount,
       id,
@@ -232,23 +227,12 @@ export class UnitOfWork {
     switch (fact.kind) {
       case "window": {
         const { bucket, grant } = fact;
-        const { fromMs, untilMs, anchorMs, plan, version, amountMicro, spentMicro } = grant;
+        const { heldMicro: _, ...granted } = grant;
+        const { amountMicro, plan } = granted;
         const after = factText({ plan });
         const seq = this.post(found, { kind: "window", by, bucket, amountMicro, after });
         account[bucket] = { ...grant, seq };
-        this.#grant(account, {
-          seq,
-          bucket,
-          amountMicro,
-          spentMicro,
-          fromMs,
-          untilMs,
-          anchorMs,
-          plan,
-          version,
-          payment: null,
-          requestId: null,
-        });
+        this.#grant(account, { seq, bucket, ...granted, payment: null, requestId: null });
         return;
       }
       case "change": {

@@ -54,13 +54,7 @@ async function bodyOf(response: Response, host: string): Promise<Uint8Array<Arra
     }
     pieces.push(piece);
   }
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  for (const piece of pieces) {
-    bytes.set(piece, at);
-    at += piece.length;
-  }
-  return bytes;
+  return Buffer.concat(pieces);
 }
 
 /** `fetch failed` has the reason in its cause. */

@@ -28,8 +28,9 @@ export interface Identity {
 }
 
 type Claims = Readonly<Record<string, unknown>>;
+export type TokenClaims = Claims & { iss: string; sub: string };
 
-export function identityIn(claims: Claims & { iss: string; sub: string }, groupsClaim: string): Identity {
+export function identityIn(claims: TokenClaims, groupsClaim: string): Identity {
   const email = textIn(claims.email, rules.email.pattern);
   return {
     issuer: claims.iss,

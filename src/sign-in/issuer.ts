@@ -11,7 +11,7 @@ import type * as Client from "openid-client";
 import { isRecord } from "../objects.ts";
 import { isErasedSub } from "../store/people.ts";
 import { answerSeconds, boundedFetch } from "./bounded-fetch.ts";
-import { type Identity, identityIn, needsMore } from "./claims.ts";
+import { type Identity, identityIn, needsMore, type TokenClaims } from "./claims.ts";
 import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
 import { isSameIssuer, type SignInSettings } from "./settings.ts";
 
@@ -238,7 +238,7 @@ export class Issuer {
   async #answerOf(
     { library, config }: Pick<Discovered, "library" | "config">,
     tokens: Client.TokenEndpointResponse,
-    claims: { iss: string; sub: string } & Record<string, unknown>,
+    claims: TokenClaims,
   ): Promise<IssuerAnswer> {
     const { groupsClaim, issuer, clientId } = this.#settings;
     if (!isSameIssuer(claims.iss, issuer)) throw new RejectedAnswerError("the token is of another issuer");
@@ -298,17 +298,9 @@ function requestedScopesOf(
 }
 
 /** The token wins. An address and its verification stay together. */
-function merged(
-  claims: { iss: string; sub: string } & Record<string, unknown>,
-  more: Record<string, unknown>,
-): { iss: string; sub: string } & Record<string, unknown> {
+function merged(claims: TokenClaims, more: Record<string, unknown>): TokenClaims {
   const { email, email_verified: verified } = claims;
   const isConfirmedThere = verified === undefined && isRecord(more) && more.email === email;
   const address = email === undefined || isConfirmedThere ? more : claims;
-  return {
-    ...more,
-    ...claims,
-    email: address.email,
-    email_verified: address.email_verified,
-  };
+  return { ...more, ...claims, email: address.email, email_verified: address.email_verified };
 }

@@ -37,6 +37,13 @@ interface PeopleDependencies {
 }
 
 /** Names of accounts that rules open: `p-` and the digits of the person. */
+interface Admission {
+  plan: Verdict<string>;
+  linkable: string | null;
+  settings: SignInSettings;
+  identity: Identity;
+}
+
 const generatedName = /^p-[0-9a-f]{16}$/;
 const lapsingAtOnce = 100;
 /** Rules suspend active accounts only, so few of their suspensions follow one another. */
@@ -200,17 +207,7 @@ export class People {
   /** Gives a person an account: of a broken-off sign-in, one that exists, or a new one. */
   async #withAccount(
     person: PersonRow,
-    {
-      plan,
-      linkable,
-      settings,
-      identity,
-    }: {
-      plan: Verdict<string>;
-      linkable: string | null;
-      settings: SignInSettings;
-      identity: Identity;
-    },
+    { plan, linkable, settings, identity }: Admission,
   ): Promise<PersonRow> {
     const { store, logger } = this.#deps;
     const own = accountOfPerson(person);

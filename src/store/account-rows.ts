@@ -17,11 +17,15 @@ export interface ReadAccount {
   problem: string | null;
 }
 
+/** Amounts beyond 2^53 are inexact then, and no check accepts them. */
+export function numberIn(cell: unknown): unknown {
+  return typeof cell === "bigint" ? Number(cell) : cell;
+}
+
 /** Returns the account of these cells. */
 export function accountRowIn(cells: readonly unknown[]): ReadAccount {
-  const numbers = cells.map((cell) => (typeof cell === "bigint" ? Number(cell) : cell));
   try {
-    return { row: accountTable.rowOf(numbers), problem: null };
+    return { row: accountTable.rowOf(cells.map(numberIn)), problem: null };
   } catch (error) {
     return { row: { ...emptyAccount, id: String(cells[0]) }, problem: messageOf(error) };
   }

@@ -12,7 +12,7 @@ import { runningFault } from "../ledger/key-problems.ts";
 import { offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
 import { plansFingerprintOf } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
-import { accountRowIn } from "./account-rows.ts";
+import { accountRowIn, numberIn } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
 import { byLink } from "./links.ts";
 import { readFiles, readVersions } from "./plans.ts";
@@ -372,9 +372,4 @@ function addInOrder(
     sealing.add(charge.seq, chargeTable.valuesOf(charge));
   }
   for (const entry of entries.slice(n)) add(entry);
-}
-
-/** Amounts beyond 2^53 are inexact then, and no check accepts them. */
-function numberIn(cell: unknown): unknown {
-  return typeof cell === "bigint" ? Number(cell) : cell;
 }

@@ -17,7 +17,7 @@ import {
   type Source,
   sources,
 } from "./change-log.ts";
-import { pageSize } from "./conditions.ts";
+import { Conditions } from "./conditions.ts";
 import type { SqlConnections } from "./queries.ts";
 import { insertOf, parametersOf, type SqlDialect, type SqlStatement } from "./sql.ts";
 import { tableOf, type Value } from "./table.ts";
@@ -121,28 +121,25 @@ function changesSql(
   p: SqlDialect["parameter"],
 ): SqlStatement {
   const { columns, from, place, condition } = sqlOf[source];
-  const values: Value[] = [pageSize(limit)];
-  const bound = (value: Value) => p(values.push(value));
-  const conditions = condition === undefined ? [] : [condition];
-  if (by !== undefined) conditions.push(`by = ${bound(by)}`);
-  if (account !== undefined) conditions.push(`account = ${bound(account)}`);
-  if (subject !== undefined) conditions.push(`subject = ${bound(subject)}`);
-  if (kind !== undefined) conditions.push(`kind = ${bound(kind)}`);
-  if (fromMs !== undefined) conditions.push(`at_ms >= ${bound(fromMs)}`);
-  if (toMs !== undefined) conditions.push(`at_ms < ${bound(toMs)}`);
+  const conditions = new Conditions(p);
+  if (condition !== undefined) conditions.always(condition);
+  conditions
+    .and("by = ?", by)
+    .and("account = ?", account)
+    .and("subject = ?", subject)
+    .and("kind = ?", kind)
+    .and("at_ms >= ?", fromMs)
+    .and("at_ms < ?", toMs);
   const order = ["at_ms", ...place.map(([column]) => column)];
-  if (after !== undefined) {
-    if (after.source === source) {
-      const cells = placeCellsOf(after, place).map(bound);
-      conditions.push(`(${order.join(", ")}) < (${cells.join(", ")})`);
-    } else {
-      conditions.push(`at_ms ${rank(source) > rank(after.source) ? "<=" : "<"} ${bound(after.atMs)}`);
-    }
+  if (after?.source === source) {
+    const marks = order.map(() => "?").join(", ");
+    conditions.and(`(${order.join(", ")}) < (${marks})`, ...placeCellsOf(after, place));
+  } else if (after !== undefined) {
+    conditions.and(`at_ms ${rank(source) > rank(after.source) ? "<=" : "<"} ?`, after.atMs);
   }
   const list = listedTable.columns.map(({ name }) => `${columns[name] ?? name} as ${name}`).join(", ");
-  const where = conditions.length === 0 ? "" : ` where ${conditions.join(" and ")}`;
-  const newest = order.map((column) => `${column} desc`).join(", ");
-  return { text: `select ${list} from ${from}${where} order by ${newest} limit ${p(1)}`, values };
+  const { sql, values } = conditions.page(order.map((column) => `${column} desc`).join(", "), limit);
+  return { text: `select ${list} from ${from}${sql}`, values };
 }
 
 /** Account names have no colon. An id, which is alone in its place, can have some. */

@@ -5,20 +5,26 @@
  * share.
  */
 import type { EventType } from "../ledger/events.ts";
-import { pageSize } from "./conditions.ts";
+import { Conditions } from "./conditions.ts";
 import {
   type ClaimedEvent,
   type EventStore,
+  endpointColumns,
+  expiringKeyColumns,
   type ListedDelivery,
   newEventId,
   type ServiceEvent,
 } from "./events.ts";
 import type { SqlConnections } from "./queries.ts";
-import { type SqlDialect, type SqlStatement, textOrNull } from "./sql.ts";
+import type { SqlDialect, SqlStatement } from "./sql.ts";
+import { tableOf } from "./table.ts";
 import { deliveryTable, eventTable } from "./tables.ts";
 
 const rowsMax = 1000;
 const keptEventsMax = 1_000_000;
+
+const endpointTable = tableOf("endpoint", endpointColumns);
+const expiringKeyTable = tableOf("expiring key", expiringKeyColumns);
 
 /** Returns the statement that adds an event, unless there is one with its cause. */
 export function eventInsertion(
@@ -93,7 +99,7 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
   const deliveredSince = `select e.data from event_delivery d join event e on e.number = d.number
     where d.endpoint = ${p(1)} and d.account = ${p(2)} and d.state = 'delivered' and d.tried_ms > ${p(3)}
       and e.type = ${p(4)} order by d.number desc limit ${rowsMax}`;
-  const expiring = `select k.account, k.id, k.name, k.expires_ms
+  const expiring = `select ${expiringKeyTable.list("k")}
     from api_key k join account a on a.id = k.account
     where k.expires_ms > ${p(1)} and k.expires_ms <= ${p(2)} and k.revoked_ms is null and a.state <> 'closed'
     order by k.expires_ms, k.id`;
@@ -158,13 +164,14 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
     },
 
     async deliveries({ endpoint, account, state, after, limit }) {
-      const values = [endpoint, account ?? null, state ?? null, after ?? null, pageSize(limit)];
+      const { sql, values } = new Conditions(p)
+        .and("d.endpoint = ?", endpoint)
+        .and("d.account = ?", account)
+        .and("d.state = ?", state)
+        .and("d.number < ?", after)
+        .page("d.number desc", limit);
       const text = `select ${deliveryTable.list("d")}, ${eventTable.list("e")}
-        from event_delivery d join event e on e.number = d.number
-        where d.endpoint = ${p(1)} and (cast(${p(2)} as text) is null or d.account = ${p(2)})
-          and (cast(${p(3)} as text) is null or d.state = ${p(3)})
-          and (cast(${p(4)} as bigint) is null or d.number < ${p(4)})
-        order by d.number desc limit ${p(5)}`;
+        from event_delivery d join event e on e.number = d.number${sql}`;
       return (await findPage("history", { text, values })).map((cells): ListedDelivery => {
         const event = eventTable.rowOf(cells, deliveryTable.columns.length);
         const { id, seq, atMs, type, data } = event;
@@ -175,14 +182,7 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
     async endpoints(of) {
       const list = JSON.stringify(of.map(({ name }) => [name]));
       const rows = await find("service", { text: endpoints, values: [list] });
-      return rows.map(([name, pending, dead, failing, nextMs, problem]) => ({
-        name: String(name),
-        pending: Number(pending),
-        dead: Number(dead),
-        failing: Number(failing),
-        nextMs: nextMs === null ? null : Number(nextMs),
-        problem: textOrNull(problem),
-      }));
+      return rows.map((cells) => endpointTable.rowOf(cells));
     },
 
     async deliveredSince({ endpoint, account, type }, sinceMs) {
@@ -200,12 +200,7 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
 
     async keysExpiring(afterMs, untilMs) {
       const rows = await findPage("lists", { text: expiring, values: [afterMs, untilMs] });
-      return rows.map(([account, id, name, expiresMs]) => ({
-        account: String(account),
-        id: String(id),
-        name: textOrNull(name),
-        expiresMs: Number(expiresMs),
-      }));
+      return rows.map((cells) => expiringKeyTable.rowOf(cells));
     },
   };
 }

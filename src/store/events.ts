@@ -82,24 +82,26 @@ export interface ListedDelivery
     Pick<EventRow, "id" | "seq" | "atMs" | "type" | "data"> {}
 
 /** An endpoint, and what its rows say. */
-export interface ListedEndpoint {
-  name: string;
-  pending: number;
-  dead: number;
+export const endpointColumns = {
+  name: "text",
+  pending: "integer",
+  dead: "integer",
   /** Accounts whose oldest pending event has failed. */
-  failing: number;
+  failing: "integer",
   /** The next attempt of one of these, in elapsed time. */
-  nextMs: EpochMs | null;
+  nextMs: "ms?",
   /** The last answer to one of these. */
-  problem: string | null;
-}
+  problem: "text?",
+} as const satisfies Columns;
+export interface ListedEndpoint extends RowOf<typeof endpointColumns> {}
 
-interface ExpiringKey {
-  account: string;
-  id: string;
-  name: string | null;
-  expiresMs: EpochMs;
-}
+export const expiringKeyColumns = {
+  account: "text",
+  id: "text",
+  name: "text?",
+  expiresMs: "ms",
+} as const satisfies Columns;
+interface ExpiringKey extends RowOf<typeof expiringKeyColumns> {}
 
 export interface EventStore {
   /** Returns false if there is an event with this cause. */

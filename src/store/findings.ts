@@ -4,8 +4,9 @@
  * its own table; receipts are found by their ids alone (docs/decisions/0110-one-search.md).
  */
 import { Conditions, pageSize } from "./conditions.ts";
-import { inLowerCase, type SqlDialect, type SqlStatement, textOrNull } from "./sql.ts";
-import { type Finding, type FindingsQuery, findingKinds } from "./store.ts";
+import { inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
+import { type Finding, type FindingsQuery, findingColumns } from "./store.ts";
+import { tableOf } from "./table.ts";
 import { wordsIn } from "./words.ts";
 
 /** Greater than every text that begins with the prefix it follows. */
@@ -77,28 +78,9 @@ export function findingsSql({ text, limit }: FindingsQuery, { parameter }: SqlDi
   return { text: `${all} order by 1, 10, 3`, values: conditions.values };
 }
 
+const findingTable = tableOf("finding", findingColumns);
+
 /** Returns the row of `findingsSql`. */
-export function findingOf([
-  ,
-  kind,
-  id,
-  account,
-  name,
-  email,
-  detail,
-  amount,
-  atMs,
-]: readonly unknown[]): Finding {
-  const found = findingKinds.find((each) => each === kind);
-  if (found === undefined) throw new Error(`a search has found the kind ${String(kind)}`);
-  return {
-    kind: found,
-    id: String(id),
-    account: textOrNull(account),
-    name: textOrNull(name),
-    email: textOrNull(email),
-    detail: textOrNull(detail),
-    amountMicro: amount === null ? null : Number(amount),
-    atMs: Number(atMs),
-  };
+export function findingOf(cells: readonly unknown[]): Finding {
+  return findingTable.rowOf(cells, 1);
 }

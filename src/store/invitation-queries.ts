@@ -1,11 +1,14 @@
 /** The statements on invitations, once for both stores. */
 import { logIf } from "./change-log-queries.ts";
-import { type InvitationStore, invitationIssuer } from "./invitations.ts";
+import { type InvitationStore, invitationIssuer, invitationStateColumns } from "./invitations.ts";
 import { byLink } from "./links.ts";
 import type { PersonRow } from "./people.ts";
 import type { SqlConnections } from "./queries.ts";
 import { hasNotCome, hasUsed, inLowerCase, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
+import { tableOf } from "./table.ts";
 import { invitationTable, personTable } from "./tables.ts";
+
+const stateTable = tableOf("state of an invitation", invitationStateColumns);
 
 const ofInvitation = `p.issuer = '${invitationIssuer}'`;
 
@@ -77,12 +80,7 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     async states(accounts) {
       const values = [JSON.stringify(accounts.map((account) => [account]))];
       const rows = await find("lists", { text: states, values });
-      return rows.map(([account, endsMs, hasCome, used]) => ({
-        account: String(account),
-        endsMs: Number(endsMs),
-        hasCome: Boolean(hasCome),
-        hasUsed: Boolean(used),
-      }));
+      return rows.map((cells) => stateTable.rowOf(cells));
     },
 
     async wasInvited(account, email) {

@@ -39,15 +39,16 @@ interface Exchange {
 }
 
 /** How far the invited person of an account has come. */
-export interface InvitationState {
-  account: string;
+export const invitationStateColumns = {
+  account: "text",
   /** Of the latest link. An elapsed time. */
-  endsMs: EpochMs;
+  endsMs: "ms",
   /** A link was used. */
-  hasCome: boolean;
+  hasCome: "boolean",
   /** A request of the account has finished. */
-  hasUsed: boolean;
-}
+  hasUsed: "boolean",
+} as const satisfies Columns;
+export interface InvitationState extends RowOf<typeof invitationStateColumns> {}
 
 export interface InvitationStore {
   /**

@@ -7,6 +7,7 @@ import { eventInsertion } from "./event-queries.ts";
 import {
   addressKey,
   type FoundSeat,
+  joinedColumns,
   type LinkStore,
   type SeatChange,
   type SeatDraft,
@@ -14,6 +15,7 @@ import {
 } from "./links.ts";
 import type { SqlConnections } from "./queries.ts";
 import { hasUsed, insertOf, insertOnce, isOpenAccount, type SqlDialect, type SqlStatement } from "./sql.ts";
+import { tableOf } from "./table.ts";
 import {
   accountStandingTable,
   changeLogTable,
@@ -22,6 +24,8 @@ import {
   personTable,
   seatTable,
 } from "./tables.ts";
+
+const joinedTable = tableOf("account of a link", joinedColumns);
 
 type Rows = readonly (readonly unknown[])[];
 
@@ -180,16 +184,9 @@ export function linkQueriesOn({ find, write }: SqlConnections, dialect: SqlDiale
         from link_seat s join account a on a.id = s.account join person p on p.id = s.person${sql}`;
       const rows = await find("service", { text, values });
       return rows.map((cells) => {
-        const [account, person, name, joinedMs, used] = cells;
-        const standing = accountStandingTable.rowOf(cells, 5);
-        return {
-          account: String(account),
-          person: String(person),
-          name: typeof name === "string" ? name : null,
-          joinedMs: Number(joinedMs),
-          state: isClosedAt(standing, dialect.ledgerMs()) ? "closed" : standing.state,
-          hasUsed: Boolean(used),
-        };
+        const standing = accountStandingTable.rowOf(cells, joinedTable.columns.length);
+        const state = isClosedAt(standing, dialect.ledgerMs()) ? "closed" : standing.state;
+        return { ...joinedTable.rowOf(cells), state };
       });
     },
 

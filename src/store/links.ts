@@ -194,15 +194,18 @@ interface SeatCounts {
 }
 
 /** An account that somebody has opened by a link. */
-export interface LinkAccount {
-  account: string;
-  person: string;
-  /** As the person has typed it, or null if the person is erased. */
-  name: string | null;
-  joinedMs: EpochMs;
+export interface LinkAccount extends RowOf<typeof joinedColumns> {
   state: AccountState;
-  hasUsed: boolean;
 }
+
+export const joinedColumns = {
+  account: "text",
+  person: "text",
+  /** As the person has typed it, or null if the person is erased. */
+  name: "text?",
+  joinedMs: "ms",
+  hasUsed: "boolean",
+} as const satisfies Columns;
 
 interface LinksQuery {
   /** Links after this one, newest first. */

@@ -5,8 +5,10 @@
  * up to what was left at its end: every charge counts at its own time, and what was held then
  * counts as left.
  */
-import type { EpochMs, MicroCredits } from "../units.ts";
+import type { Columns, RowOf } from "../ledger/columns.ts";
+import type { EpochMs } from "../units.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
+import { tableOf } from "./table.ts";
 
 export interface PaymentPeriodQuery {
   fromMs: EpochMs;
@@ -18,18 +20,20 @@ export interface PaymentPeriodQuery {
 }
 
 /** A payment that was made before the end of the period. */
-export interface PaymentPeriod {
-  id: string;
-  account: string;
-  atMs: EpochMs;
-  amountMicro: MicroCredits;
+const periodColumns = {
+  id: "text",
+  account: "text",
+  atMs: "ms",
+  amountMicro: "micro",
   /** Before the period. */
-  spentBeforeMicro: MicroCredits;
-  refundedBeforeMicro: MicroCredits;
+  spentBeforeMicro: "micro",
+  refundedBeforeMicro: "micro",
   /** In the period. */
-  spentMicro: MicroCredits;
-  refundedMicro: MicroCredits;
-}
+  spentMicro: "micro",
+  refundedMicro: "micro",
+} as const satisfies Columns;
+export interface PaymentPeriod extends RowOf<typeof periodColumns> {}
+const periodTable = tableOf("payment in a period", periodColumns);
 
 /** Charges of the accounts of a page are read once. */
 export function paymentPeriodsSql(
@@ -71,15 +75,5 @@ export function paymentPeriodsSql(
 
 /** Returns the payment of a row of `paymentPeriodsSql`. */
 export function paymentPeriodOf(cells: readonly unknown[]): PaymentPeriod {
-  const [id, account, ...numbers] = cells;
-  const [
-    atMs = 0,
-    amountMicro = 0,
-    spentBeforeMicro = 0,
-    refundedBeforeMicro = 0,
-    spentMicro = 0,
-    refundedMicro = 0,
-  ] = numbers.map(Number);
-  const found = { atMs, amountMicro, spentBeforeMicro, refundedBeforeMicro, spentMicro, refundedMicro };
-  return { id: String(id), account: String(account), ...found };
+  return periodTable.rowOf(cells);
 }

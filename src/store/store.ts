@@ -7,6 +7,7 @@
 import { OperatorError } from "../errors.ts";
 import type { AccountSnapshot } from "../ledger/balance.ts";
 import type { ClockState } from "../ledger/clock.ts";
+import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { LedgerStore } from "../ledger/ledger.ts";
 import type { PlanCatalog, Plans, PlanVersion } from "../ledger/plan.ts";
 import type { PlanChanges } from "../ledger/plan-section.ts";
@@ -90,21 +91,22 @@ export interface AccountsQuery {
 
 export const findingKinds = ["account", "person", "key", "payment", "request"] as const;
 
-export interface Finding {
-  kind: (typeof findingKinds)[number];
-  id: string;
+export const findingColumns = {
+  kind: findingKinds,
+  id: "text",
   /** Null: a person without an account. */
-  account: string | null;
+  account: "text?",
   /** Of the person or the key, otherwise the owner of the account. */
-  name: string | null;
-  email: string | null;
+  name: "text?",
+  email: "text?",
   /** The external id of an account, the end of a key's secret, the model of a request. */
-  detail: string | null;
+  detail: "text?",
   /** Of a payment, and the cost of a request. */
-  amountMicro: number | null;
+  amountMicro: "micro?",
   /** When it began, or when the request ended. */
-  atMs: number;
-}
+  atMs: "ms",
+} as const satisfies Columns;
+export interface Finding extends RowOf<typeof findingColumns> {}
 
 export interface FindingsQuery {
   text: string;

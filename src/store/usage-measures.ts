@@ -1,37 +1,33 @@
 /** The amounts of charges that reports, graphs and the tables behind them add up. */
 import { OperatorError } from "../errors.ts";
 import { type Credits, creditsIn, type MicroCredits } from "../units.ts";
+import { columnOf } from "./table.ts";
+
+/** Fields of sums, with their values for one charge. */
+const fields = {
+  requests: "case when c.late then 0 else 1 end",
+  /** Late charges, which are not requests of their own. */
+  late: "case when c.late then 1 else 0 end",
+  promptTokens: "c.prompt_tokens",
+  cachedTokens: "c.cached_tokens",
+  completionTokens: "c.completion_tokens",
+  reasoningTokens: "c.reasoning_tokens",
+  costMicro: "c.cost",
+  baseMicro: "c.base",
+  overageMicro: "c.overage",
+  additionalMicro: "c.additional",
+  shortfallMicro: "c.shortfall",
+} as const;
 
 /** Tokens and credits of requests. Corrections by late charges can make token counts negative. */
-export interface UsageSum {
-  requests: number;
-  /** Late charges, which are not requests of their own. */
-  late: number;
-  promptTokens: number;
-  cachedTokens: number;
-  completionTokens: number;
-  reasoningTokens: number;
-  costMicro: MicroCredits;
-  baseMicro: MicroCredits;
-  overageMicro: MicroCredits;
-  additionalMicro: MicroCredits;
-  shortfallMicro: MicroCredits;
-}
+export type UsageSum = {
+  [Name in keyof typeof fields]: Name extends `${string}Micro` ? MicroCredits : number;
+};
 
 /** Columns of `usage_sum` with their values for one charge. */
-export const measures = {
-  requests: "case when c.late then 0 else 1 end",
-  late: "case when c.late then 1 else 0 end",
-  prompt_tokens: "c.prompt_tokens",
-  cached_tokens: "c.cached_tokens",
-  completion_tokens: "c.completion_tokens",
-  reasoning_tokens: "c.reasoning_tokens",
-  cost: "c.cost",
-  base: "c.base",
-  overage: "c.overage",
-  additional: "c.additional",
-  shortfall: "c.shortfall",
-} as const;
+export const measures: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.entries(fields).map(([field, value]) => [columnOf(field), value]),
+);
 
 export const measured = Object.keys(measures);
 
@@ -42,21 +38,8 @@ export const measuresOfCharge = Object.entries(measures)
 
 /** Reads the columns of `measures` that begin at cell `from`. */
 export function sumIn(cells: readonly unknown[], from: number): UsageSum {
-  const sums = new Map(measured.map((column, index) => [column, exact(cells[index + from])]));
-  const of = (column: keyof typeof measures) => sums.get(column) ?? 0;
-  return {
-    requests: of("requests"),
-    late: of("late"),
-    promptTokens: of("prompt_tokens"),
-    cachedTokens: of("cached_tokens"),
-    completionTokens: of("completion_tokens"),
-    reasoningTokens: of("reasoning_tokens"),
-    costMicro: of("cost"),
-    baseMicro: of("base"),
-    overageMicro: of("overage"),
-    additionalMicro: of("additional"),
-    shortfallMicro: of("shortfall"),
-  };
+  const sums = Object.keys(fields).map((field, index) => [field, exact(cells[index + from])]);
+  return Object.fromEntries(sums);
 }
 
 /**

@@ -11,10 +11,12 @@
  * Guarantees that every charge counts once, and that a final day never changes.
  */
 import { invariant } from "../errors.ts";
+import type { Columns, RowOf } from "../ledger/columns.ts";
 import { isTimezone } from "../ledger/windows.ts";
 import type { EpochMs } from "../units.ts";
 import type { FaultyRow } from "./audit-report.ts";
-import { type SqlDialect, type SqlStatement, textOrNull } from "./sql.ts";
+import type { SqlDialect, SqlStatement } from "./sql.ts";
+import { tableOf } from "./table.ts";
 import { type Day, dayExpression, lastEndedDay } from "./usage-days.ts";
 import { firstKeptHour, type Hour, hourOfCharge } from "./usage-hours.ts";
 import { measured, measures } from "./usage-measures.ts";
@@ -33,23 +35,20 @@ export const readUsageState = `
   select s.through, coalesce(c.day, -1) as final_day, c.timezone from usage_summed s
   left join usage_close c on c.number = (select max(number) from usage_close)`;
 
-export interface UsageState {
+const stateColumns = {
   /** Number of the last summed charge. */
-  through: number;
+  through: "integer",
   /** Days up to this one are final. -1 if none is. */
-  finalDay: Day;
+  finalDay: "integer",
   /** The zone of later days. Null: nothing was summed yet. */
-  timezone: string | null;
-}
+  timezone: "text?",
+} as const satisfies Columns;
+export interface UsageState extends RowOf<typeof stateColumns> {}
+const stateTable = tableOf("usage_summed", stateColumns);
 
 export function usageStateOf(cells: readonly unknown[] | undefined): UsageState {
   invariant(cells !== undefined, "the table usage_summed has its row");
-  const [through, finalDay, timezone] = cells;
-  return {
-    through: Number(through),
-    finalDay: Number(finalDay),
-    timezone: textOrNull(timezone),
-  };
+  return stateTable.rowOf(cells);
 }
 
 /** Whether there is anything to sum or to record. `last` is the number of the newest charge. */
@@ -142,13 +141,6 @@ function addSums({ unit, period, account, key, from }: Sums, p: SqlDialect["para
     on conflict (unit, period, account, key, model) do update set
       ${measured.map((name) => `${name} = usage_sum.${name} + excluded.${name}`).join(", ")},
       ${edge("first", "<")}, ${edge("last", ">")}`;
-}
-
-/** Deletes hours before the parameter, at most so many rows of them. */
-export function deleteHours(parameter: string, rowsMax: number): string {
-  const row = "unit, period, account, key, model";
-  return `delete from usage_sum where (${row}) in (
-    select ${row} from usage_sum where unit = 'hour' and period < ${parameter} limit ${rowsMax}) returning 1`;
 }
 
 /** Rows of `usage_sum` and charges, added up: they differ if a sum is not 0. */

@@ -1,27 +1,22 @@
 /** The metrics of events: attempts of this process, and the state of all endpoints. */
-import { Counter, Gauge, type Registry } from "prom-client";
 import { inTime } from "../retry.ts";
 import type { ListedEndpoint } from "../store/events.ts";
-
-/** The endpoints of a configuration are few, so they may be a label. */
-const labelNames = ["endpoint"] as const;
+import type { Instruments } from "./instruments.ts";
 
 export class EventMetrics {
-  readonly #attempts: Counter<"endpoint" | "result">;
+  readonly #attempts;
   readonly #gauges;
   #endpoints: () => Promise<ListedEndpoint[]> = async () => [];
 
-  constructor(registry: Registry) {
-    const registers = [registry];
-    this.#attempts = new Counter({
-      name: "inkwell_event_attempts_total",
-      help: "Attempts of this process to send an event, by endpoint and result.",
-      labelNames: [...labelNames, "result"],
-      registers,
-    });
-    const gauge = (name: string, help: string) =>
-      // Each process reads the same rows.
-      new Gauge({ name, help, labelNames, aggregator: "max", registers });
+  constructor(make: Instruments) {
+    // The endpoints of a configuration are few, so they may be a label.
+    this.#attempts = make.counter(
+      "inkwell_event_attempts_total",
+      "Attempts of this process to send an event, by endpoint and result.",
+      ["endpoint", "result"],
+    );
+    // Each process reads the same rows.
+    const gauge = (name: string, help: string) => make.most(name, help, ["endpoint"]);
     this.#gauges = {
       pending: gauge(
         "inkwell_events_pending",

@@ -71,7 +71,7 @@ export type SignInResult = (typeof signInResults)[SignInListener][number];
 
 export class Metrics implements RequestObserver {
   readonly #make = new Instruments();
-  readonly events = new EventMetrics(this.#make.registry);
+  readonly events = new EventMetrics(this.#make);
   readonly #requests = this.#make.counter(
     "inkwell_requests_total",
     "Requests to the public API. The status is `none` if the client left first. The code is empty unless the request was refused.",

@@ -51,6 +51,7 @@ const noSums: Sums = {
   completionTokens: 0,
   costMicro: 0,
 };
+const sumNames = Object.keys(noSums) as (keyof Sums)[];
 
 const classesPerE = 1 / Math.log(1.1);
 const classMin = 0.1;
@@ -133,12 +134,7 @@ export function activityOf(slots: readonly Slot[]): Activity {
 function sumOf(slots: readonly Slot[]): Slot {
   const sum: Slot = { ...noSums, firstTokenMs: null, tokensPerSecond: null };
   for (const slot of slots) {
-    sum.requests += slot.requests;
-    sum.errors += slot.errors;
-    sum.refused += slot.refused;
-    sum.promptTokens += slot.promptTokens;
-    sum.completionTokens += slot.completionTokens;
-    sum.costMicro += slot.costMicro;
+    for (const name of sumNames) sum[name] += slot[name];
     sum.firstTokenMs = added(sum.firstTokenMs, slot.firstTokenMs);
     sum.tokensPerSecond = added(sum.tokensPerSecond, slot.tokensPerSecond);
   }

@@ -116,12 +116,8 @@ export class Tracing implements RequestObserver {
     if (firstTokenMs !== null) root.addEvent("first_token", startTime + firstTokenMs);
     if (isFailure(record)) root.setStatus({ code: SpanStatusCode.ERROR });
     if (parsedMs !== null) {
-      const span = {
-        context: trace.setSpanContext(ROOT_CONTEXT, root.spanContext()),
-        clockMs,
-        parsedMs,
-        code,
-      };
+      const context = trace.setSpanContext(ROOT_CONTEXT, root.spanContext());
+      const span = { context, clockMs, parsedMs, code };
       if (charge !== null) this.#writeStages(span, charge);
       // A request that a model has accepted will be charged.
       else if (record.isAccepted) this.#uncharged.set(record, span);

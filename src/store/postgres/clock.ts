@@ -10,6 +10,7 @@ import type { Times } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import { requirePossibleClock } from "../../version.ts";
 import { acceptanceOf, type ClockRow, type MachineClock, machineClock, recordEveryMs } from "../clock.ts";
+import { readMark } from "../plans.ts";
 import { changeLogTable, clockTable } from "../tables.ts";
 import { type ConnectionPool, inTransaction } from "./connection-pool.ts";
 import { insertInto } from "./writing.ts";
@@ -27,8 +28,14 @@ export const reading = `select coalesce(${element(1)}, ${serverMs}) as ms`;
 const followedMs = `case when reading.ms <= ${element(2)} then reading.ms else ${element(3)} end`;
 
 /** Elapsed time and ledger time, as of `LedgerClock.answer`. */
-export const elapsedMs = `greatest((${followedMs}) + ${element(4)}, ${element(5)})`;
+const elapsedMs = `greatest((${followedMs}) + ${element(4)}, ${element(5)})`;
 export const ledgerMs = `greatest(${followedMs}, ${element(6)})`;
+
+/** The parts `reading` and `clock` of a statement: its times, and the mark of the plans. */
+export const readClockAndMark = `reading as materialized (${reading}),
+  clock as materialized (
+    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readMark}) as mark from reading
+  )`;
 
 /**
  * An array: the clock of a test or null, the latest clock that is followed, the own clock of the

@@ -13,9 +13,8 @@ import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/r
 import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import { accountRowIn } from "../account-rows.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
-import { readMark } from "../plans.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
-import { type CommitClock, elapsedMs, reading } from "./clock.ts";
+import { type CommitClock, readClockAndMark } from "./clock.ts";
 import type { Connection } from "./connection-pool.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
@@ -54,10 +53,7 @@ function holdOf(rows: string): string {
  * always has a row, for the clock and for the accounts that have more overdue holds.
  */
 const readHolds = `
-  with reading as materialized (${reading}),
-  clock as materialized (
-    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readMark}) as mark from reading
-  ),
+  with ${readClockAndMark},
   overdue as (
     select o.account, o.id, row_number() over (order by o.expires_ms, o.account, o.id) as place
     from clock cross join lateral (${overdueOf("$4", "$5", "clock.now_ms")}) o
@@ -164,6 +160,8 @@ export async function readUnderLock(
   const keysNamedBy = (keys: Pairs, holds = new Pairs()) => ({
     keys: { name: "keys", text: readKeys, values: [...keys.arrays(), ...holds.arrays()] },
   });
+  const unlessEmpty = (names: ReadonlySet<string>, name: string, text: string) =>
+    names.size === 0 ? null : { name, text, values: [arrayLiteral([...names])] };
   const rows = await together(connection, {
     begin: { name: "begin", text: "begin" },
     accounts: skipsLocked
@@ -171,18 +169,9 @@ export async function readUnderLock(
       : { name: "accounts", text: readAccounts, values: [accountIds] },
     found: !skipsLocked ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
     holds: { name: "holds", text: readHolds, values: [parameter, ...named.arrays(), ...ending] },
-    journal:
-      reads.ops.size === 0
-        ? null
-        : { name: "journal", text: readJournal, values: [arrayLiteral([...reads.ops])] },
-    payments:
-      reads.payments.size === 0
-        ? null
-        : { name: "payments", text: readPayments, values: [arrayLiteral([...reads.payments])] },
-    keysOf:
-      reads.keysOf.size === 0
-        ? null
-        : { name: "keys of accounts", text: readKeysOf, values: [arrayLiteral([...reads.keysOf])] },
+    journal: unlessEmpty(reads.ops, "journal", readJournal),
+    payments: unlessEmpty(reads.payments, "payments", readPayments),
+    keysOf: unlessEmpty(reads.keysOf, "keys of accounts", readKeysOf),
     charges: ended.size === 0 ? null : { name: "charges", text: readCharges, values: ended.arrays() },
     memos: operations.some(({ kind }) => kind === "promote")
       ? { name: "memos", text: readMemos, values: ended.arrays() }
@@ -216,7 +205,8 @@ export async function readUnderLock(
       : await together(connection, {
           keys: { name: "keys of charges", text: readKeysOfCharges, values: ended.arrays() },
         });
-  const due = overdue.length === 0 ? {} : await together(connection, keysNamedBy(keysOf(overdue)));
+  const keysDue = new Pairs(overdue.map(({ account, key }) => ({ account, id: key })));
+  const due = keysDue.size === 0 ? {} : await together(connection, keysNamedBy(keysDue));
   const read = [rows, keysOfCharges, due];
   // Those that are locked come last, and count.
   const keysRead = [...(rows.keysOf ?? []), ...read.flatMap(({ keys = [] }) => keys)];
@@ -246,10 +236,6 @@ export async function readUnderLock(
 export async function readLaterGrants(connection: Connection, account: string): Promise<AdditionalGrant[]> {
   const { rows } = await connection.query({ text: readLater, values: [account] });
   return rows.map((cells) => laterGrantTable.rowOf(cells));
-}
-
-function keysOf(holds: readonly HoldRow[]): Pairs {
-  return new Pairs(holds.map(({ account, key }) => ({ account, id: key })));
 }
 
 /** Two columns of parameters, with each pair once. */

@@ -10,12 +10,11 @@ import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import { accountRowIn } from "../account-rows.ts";
-import { readMark } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
 import { answerOf, type SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
-import { type CommitClock, elapsedMs, reading } from "./clock.ts";
+import { type CommitClock, readClockAndMark } from "./clock.ts";
 import { type ConnectionPool, inTransaction } from "./connection-pool.ts";
 import { isDeadlock, isStatementTimeout } from "./errors.ts";
 import { databaseLimits } from "./limits.ts";
@@ -89,10 +88,7 @@ function laterGrantsOf(cell: unknown): AdditionalGrant[] {
  * fixed.
  */
 const readSnapshot = `
-  with reading as materialized (${reading}),
-  clock as materialized (
-    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readMark}) as mark from reading
-  )
+  with ${readClockAndMark}
   select clock.clock_ms, clock.mark, ${accountTable.list("a")},
     (${laterOf}), ${holdTable.list("h")}
   from clock join account a on a.id = $2

@@ -14,20 +14,11 @@
 import type { EventSettings } from "../../ledger/events.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
-import { auditRecordOn } from "../audit-record.ts";
-import { changeLogOn } from "../change-log-queries.ts";
 import type { MachineClock } from "../clock.ts";
-import { dailyCountsOn } from "../daily-counts.ts";
-import { eventQueriesOn } from "../event-queries.ts";
-import { invitationQueriesOn } from "../invitation-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
-import { linkQueriesOn } from "../link-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
-import { operatorKeysOn } from "../operator-key-queries.ts";
-import { peopleQueriesOn } from "../people-queries.ts";
-import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
-import { sessionQueriesOn } from "../session-queries.ts";
-import { stopRequestsOn } from "../stop-requests.ts";
+import { foundKeyOf, type SqlConnections } from "../queries.ts";
+import { sqlStoreOn } from "../sql-store.ts";
 import type { Store } from "../store.ts";
 import { oldMs, PostgresClock, serverTime } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
@@ -117,21 +108,17 @@ export function commitQueuesFor(roundTripMs: number): number {
   return roundTripMs < farMs ? 1 : commitQueuesMax;
 }
 
-function postgresStoreOn({
-  url,
-  service,
-  clock,
-  settings,
-  events,
-  workers,
-}: {
+interface OpenedStore {
   url: string;
   service: ConnectionPool;
   clock: PostgresClock;
   settings: Settings;
   events: () => EventSettings | null;
   workers: number;
-}): Omit<PostgresStore, "commitQueues"> {
+}
+
+function postgresStoreOn(opened: OpenedStore): Omit<PostgresStore, "commitQueues"> {
+  const { url, service, clock, settings, events, workers } = opened;
   const lists = readPool(url, "lists", settings, workers);
   const pools = {
     lookups: readPool(url, "lookups", settings, workers),
@@ -186,21 +173,11 @@ function postgresStoreOn({
   const dialect = postgresDialect(() => clock.times().atMs);
 
   return {
-    ...queriesOn(reads, dialect, plans),
+    ...sqlStoreOn(reads, dialect, { plans, events }),
     async findKey(hash) {
       const cells = await lookUp(() => keys.find(hash));
       return cells === undefined ? null : await foundKeyOf(cells, { plans, atMs: dialect.ledgerMs() });
     },
-    ...auditRecordOn(reads, dialect, events),
-    stopRequests: stopRequestsOn(reads, dialect),
-    operatorKeys: operatorKeysOn(reads, dialect),
-    dailyCounts: dailyCountsOn(reads, dialect),
-    ...changeLogOn(reads, dialect),
-    events: eventQueriesOn(reads, dialect),
-    invitations: invitationQueriesOn(reads, dialect),
-    links: linkQueriesOn(reads, dialect),
-    ...sessionQueriesOn(reads, dialect),
-    ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),
     times: () => clock.times(),
     clock: () => during(() => clock.look(service, oldMs)),

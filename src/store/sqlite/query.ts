@@ -44,9 +44,8 @@ export class Query<R> {
 
 /** Returns a function that inserts a row. */
 export function insertInto<R>(db: DatabaseSync, table: Table<R>): (row: R) => void {
-  const names = table.columns.map((column) => column.name).join(", ");
   const marks = table.columns.map(() => "?").join(", ");
-  const statement = db.prepare(`insert into ${table.name} (${names}) values (${marks})`);
+  const statement = db.prepare(`insert into ${table.name} (${table.list()}) values (${marks})`);
   return (row) => void statement.run(...table.valuesOf(row));
 }
 

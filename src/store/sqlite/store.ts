@@ -21,19 +21,10 @@ import type { Plans } from "../../ledger/plan.ts";
 import type { Times } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
 import { requirePossibleClock } from "../../version.ts";
-import { auditRecordOn } from "../audit-record.ts";
-import { changeLogOn } from "../change-log-queries.ts";
-import { dailyCountsOn } from "../daily-counts.ts";
-import { eventQueriesOn } from "../event-queries.ts";
-import { invitationQueriesOn } from "../invitation-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
-import { linkQueriesOn } from "../link-queries.ts";
-import { operatorKeysOn } from "../operator-key-queries.ts";
-import { peopleQueriesOn } from "../people-queries.ts";
-import { type Purpose, queriesOn } from "../queries.ts";
-import { sessionQueriesOn } from "../session-queries.ts";
+import type { Purpose } from "../queries.ts";
 import type { SqlStatement } from "../sql.ts";
-import { stopRequestsOn } from "../stop-requests.ts";
+import { sqlStoreOn } from "../sql-store.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
 import { type SharedClock, sharedClock, timesOf } from "./clock.ts";
 import { sqliteDialect } from "./dialect.ts";
@@ -121,17 +112,7 @@ function sqliteStoreOn(
   const dialect = sqliteDialect(() => times().atMs);
 
   return {
-    ...queriesOn(reads, dialect, plans),
-    ...auditRecordOn(reads, dialect, events),
-    stopRequests: stopRequestsOn(reads, dialect),
-    operatorKeys: operatorKeysOn(reads, dialect),
-    dailyCounts: dailyCountsOn(reads, dialect),
-    ...changeLogOn(reads, dialect),
-    events: eventQueriesOn(reads, dialect),
-    invitations: invitationQueriesOn(reads, dialect),
-    links: linkQueriesOn(reads, dialect),
-    ...sessionQueriesOn(reads, dialect),
-    ...peopleQueriesOn(reads, dialect, plans),
+    ...sqlStoreOn(reads, dialect, { plans, events }),
 
     commit: (operations) => writer.call("commit", operations, events()),
 

@@ -7,14 +7,16 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { EpochMs } from "../../units.ts";
 import { firstKeptHour } from "../usage-hours.ts";
-import { deleteHours, isSummingDue, readUsageState, summingStep, usageStateOf } from "../usage-steps.ts";
+import { isSummingDue, readUsageState, summingStep, usageStateOf } from "../usage-steps.ts";
 import { inTransaction } from "./file.ts";
 import type { Statements } from "./statements.ts";
 
 /** Charges of one step: 12 ms, with their sums by hour. */
 const chargesMax = 500;
 
-const deleteSome = deleteHours("?1", 2000);
+const row = "unit, period, account, key, model";
+const deleteSome = `delete from usage_sum where (${row}) in (
+  select ${row} from usage_sum where unit = 'hour' and period < ?1 limit 2000) returning 1`;
 
 /** Sums the next charges, and makes days final. Returns whether there is more to do. */
 export function sumOnSqlite(

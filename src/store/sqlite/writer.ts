@@ -2,7 +2,6 @@
  * The calls of the thread that writes (worker.ts). It waits for the disk, so that the main thread
  * never does.
  */
-import type { DatabaseSync } from "node:sqlite";
 import { answerOf } from "../sql.ts";
 import { machineOf, SqliteClock } from "./clock.ts";
 import { SqliteCommits } from "./commits.ts";
@@ -14,32 +13,25 @@ import { sumOnSqlite } from "./usage-sums.ts";
 
 export function openWriter({ file, plans, upgrade, clock, clockAcceptedBy }: SqliteThreadData): Handlers {
   const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
-  const time = clockOn(db, { clock, clockAcceptedBy });
-  const ledger = new SqliteCommits(db, () => time.read());
-  const statements = new Statements(db);
-  return {
-    commit: (...args) => time.watch(() => ledger.commit(...args)),
-    putAccount: (...args) => time.watch(() => ledger.putAccount(...args)),
-    applyPlans: (...args) => time.watch(() => ledger.applyPlans(...args)),
-    clock: () => time.look(),
-    write(written) {
-      const work = () => written.map((each) => statements.rows(each));
-      const rows = time.watch(() => inTransaction(db, work));
-      return answerOf(written, rows) ?? [];
-    },
-    sumUsage: (timezone) => sumOnSqlite(db, statements, { nowMs: time.read().atMs, timezone }),
-    close: () => db.close(),
-  };
-}
-
-/** Closes the file if the start is refused. */
-function clockOn(
-  db: DatabaseSync,
-  { clock, clockAcceptedBy }: Pick<SqliteThreadData, "clock" | "clockAcceptedBy">,
-): SqliteClock {
   try {
-    return new SqliteClock(db, clock, clockAcceptedBy);
+    const time = new SqliteClock(db, clock, clockAcceptedBy);
+    const ledger = new SqliteCommits(db, () => time.read());
+    const statements = new Statements(db);
+    return {
+      commit: (...args) => time.watch(() => ledger.commit(...args)),
+      putAccount: (...args) => time.watch(() => ledger.putAccount(...args)),
+      applyPlans: (...args) => time.watch(() => ledger.applyPlans(...args)),
+      clock: () => time.look(),
+      write(written) {
+        const work = () => written.map((each) => statements.rows(each));
+        const rows = time.watch(() => inTransaction(db, work));
+        return answerOf(written, rows) ?? [];
+      },
+      sumUsage: (timezone) => sumOnSqlite(db, statements, { nowMs: time.read().atMs, timezone }),
+      close: () => db.close(),
+    };
   } catch (error) {
+    // The start is refused.
     db.close();
     throw error;
   }
