@@ -14,7 +14,7 @@ import {
   setEnd,
 } from "../actions/accounts.ts";
 import { shown } from "../actions/columns.ts";
-import { choice, flag, optional } from "../actions/field.ts";
+import { optional, optionally } from "../actions/field.ts";
 import { listAccounts, listJournal, listKeys, showAccount } from "../actions/views.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
@@ -191,10 +191,10 @@ function setCommand(cli: Cli): Command {
     account,
     plan: optional(plan),
     at: { ...at, values: ["refresh", "now"] },
-    new_window: optional(
-      flag({ about: "change the plan now, and begin a window where the plan has another one" }),
-    ),
-    dry_run: optional(flag({ about: "show what the change of the plan would do, and change nothing" })),
+    new_window: optionally.flag({
+      about: "change the plan now, and begin a window where the plan has another one",
+    }),
+    dry_run: optionally.flag({ about: "show what the change of the plan would do, and change nothing" }),
     ends_at: optional(setEnd.input.ends_at),
     operation_id: optional(setEnd.input.operation_id),
     ...contact,
@@ -293,9 +293,11 @@ function journalCommand(cli: Cli): Command {
     fields: {
       account,
       kind,
-      order: optional(
-        choice(["newest", "oldest"], { rule: "", option: "--oldest", about: "the oldest first" }),
-      ),
+      order: optionally.choice(["newest", "oldest"], {
+        rule: "",
+        option: "--oldest",
+        about: "the oldest first",
+      }),
     },
     asked: (given) => ({ order: "newest", ...given }),
     limit: 100,

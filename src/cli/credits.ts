@@ -6,7 +6,7 @@ import { Command } from "commander";
 import type { AdjustmentJson, TopupJson } from "../accounts/operator-objects.ts";
 import type { PaymentReportJson } from "../accounts/payment-report.ts";
 import { addCredits, adjustCredits, refundCredits } from "../actions/credits.ts";
-import { type Fields, flag, optional } from "../actions/field.ts";
+import { type Fields, optional, optionally } from "../actions/field.ts";
 import { listPayments, reportPayments } from "../actions/views.ts";
 import { exactCredits, grouped } from "../units.ts";
 import { actionCommand, commandWith, listCommand } from "./action-command.ts";
@@ -46,9 +46,9 @@ function addCommand(cli: Cli): Command {
     account,
     credits: amount,
     payment_id: optional(payment_id),
-    promotional: optional(
-      flag({ about: "credits that nobody has paid for: they are spent first, and cannot be refunded" }),
-    ),
+    promotional: optionally.flag({
+      about: "credits that nobody has paid for: they are spent first, and cannot be refunded",
+    }),
     expires_at,
     reason: optional(reason),
     operation_id: optional(operation_id),
@@ -121,7 +121,7 @@ function reportCommand(cli: Cli): Command {
   );
 }
 
-export const csvField = optional(flag({ about: "as CSV, with every field" }));
+export const csvField = optionally.flag({ about: "as CSV, with every field" });
 
 const reportColumns = columnsOf(
   "payment",

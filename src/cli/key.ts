@@ -5,7 +5,7 @@
 import { Command } from "commander";
 import type { KeyJson, NewKeyJson } from "../accounts/operator-objects.ts";
 import { keyState } from "../actions/columns.ts";
-import { flag, optional } from "../actions/field.ts";
+import { optional, optionally } from "../actions/field.ts";
 import { accountId } from "../actions/fields.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "../actions/keys.ts";
 import { listAllKeys, listKeys, lookUpKey, showKey } from "../actions/views.ts";
@@ -63,7 +63,7 @@ export function keyCommand(cli: Cli): Command {
 }
 
 function listCommand(cli: Cli): Command {
-  const all = optional(flag({ about: "include revoked and expired keys" }));
+  const all = optionally.flag({ about: "include revoked and expired keys" });
   return commandWith(
     {
       words: "key list [account]",

@@ -2,7 +2,7 @@
 import { Command } from "commander";
 import type { OperatorKeyJson } from "../accounts/log-objects.ts";
 import { operatorKeyState } from "../actions/columns.ts";
-import { flag, optional } from "../actions/field.ts";
+import { optionally } from "../actions/field.ts";
 import { endOperatorKey, makeOperatorKey } from "../actions/operator-keys.ts";
 import type { ToldChangeJson } from "../actions/told.ts";
 import { listChanges, listOperatorKeys } from "../actions/views.ts";
@@ -33,7 +33,7 @@ export function operatorKeyCommand(cli: Cli): Command {
     .addCommand(
       listCommand<OperatorKeyJson>(cli, listOperatorKeys, {
         about: "list operator keys, without their secrets",
-        fields: { all: optional(flag({ about: "include ended and expired keys" })) },
+        fields: { all: optionally.flag({ about: "include ended and expired keys" }) },
         asked: () => ({}),
         columns,
         shown: async (keys, { all = false }) => {

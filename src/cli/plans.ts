@@ -5,7 +5,7 @@ import { Command } from "commander";
 import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/plan-objects.ts";
 import { planText } from "../accounts/plan-text.ts";
 import { draftPlan, draftSentence } from "../actions/drafts.ts";
-import { flag, optional } from "../actions/field.ts";
+import { optionally } from "../actions/field.ts";
 import { applyPlans } from "../actions/service.ts";
 import { listPlans } from "../actions/views.ts";
 import type { DraftJson } from "../http/admin/draft-actions.ts";
@@ -35,7 +35,7 @@ export function plansCommand(cli: Cli): Command {
         {
           words: "plans list",
           about: "list all plans with their newest version and number of accounts",
-          fields: { versions: optional(flag({ about: "earlier versions too" })) },
+          fields: { versions: optionally.flag({ about: "earlier versions too" }) },
           examples: ["plans list", "plans list --versions"],
         },
         ({ versions }) => list(cli, versions === true),
@@ -46,7 +46,7 @@ export function plansCommand(cli: Cli): Command {
         {
           words: applyPlans.cli,
           about: "make the plans of the configuration current, even if newer ones replaced them before",
-          fields: { dry_run: optional(flag({ about: "show what would change, and change nothing" })) },
+          fields: { dry_run: optionally.flag({ about: "show what would change, and change nothing" }) },
           examples: ["plans apply --dry-run", "plans apply"],
         },
         ({ dry_run }) => apply(cli, dry_run === true),

@@ -5,7 +5,7 @@
 import type { Command } from "commander";
 import type { ReceiptJson } from "../accounts/operator-objects.ts";
 import type { UsageReportJson } from "../accounts/usage-sums.ts";
-import { choice, optional } from "../actions/field.ts";
+import { optionally } from "../actions/field.ts";
 import { listUsage, showUsageHours, sumUsage } from "../actions/views.ts";
 import { exactCredits, grouped } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
@@ -24,15 +24,13 @@ export function usageCommand(cli: Cli): Command {
       about: "list what finished requests used and cost, of one account or of all, or sum it",
       fields: {
         account: { ...account, about: "as account list shows it (default: all)" },
-        by: optional(choice(groups, { rule: "", option: "--by <what>", about: "sum instead" })),
+        by: optionally.choice(groups, { rule: "", option: "--by <what>", about: "sum instead" }),
         hours: { ...hours, option: "--hours <number>", about: "sum the last hours instead, by hour" },
-        last: optional(
-          choice(["week", "month"], {
-            rule: "",
-            option: "--last <period>",
-            about: "the week (from Monday) or the month before this one, in place of --from and --to",
-          }),
-        ),
+        last: optionally.choice(["week", "month"], {
+          rule: "",
+          option: "--last <period>",
+          about: "the week (from Monday) or the month before this one, in place of --from and --to",
+        }),
         from: {
           ...from,
           option: "--from <time>",
