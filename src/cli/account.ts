@@ -1,5 +1,5 @@
 /** `inkwell account`: opens, lists and shows accounts, and changes their plans and states. */
-import { Command } from "commander";
+import type { Command } from "commander";
 import type { AccountJson, KeyJson, PlanPreviewJson } from "../accounts/operator-objects.ts";
 import {
   changePlan,
@@ -20,7 +20,7 @@ import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { exactCredits, grouped, localMomentOf, shortTime } from "../units.ts";
 import { importCommand } from "./account-import-command.ts";
-import { actionCommand, commandWith, type Given, listCommand } from "./action-command.ts";
+import { actionCommand, commandGroup, commandWith, type Given, listCommand } from "./action-command.ts";
 import { type BalanceJson, balanceTable, fetchBalance, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
@@ -34,10 +34,7 @@ interface ListedAccountJson extends AccountJson {
 }
 
 export function accountCommand(cli: Cli): Command {
-  const account = new Command("account").description(
-    "open, list and show accounts, and change their plans and states",
-  );
-  const commands = [
+  return commandGroup("account", "open, list and show accounts, and change their plans and states", [
     createCommand(cli),
     importCommand(cli),
     accountList(cli),
@@ -81,9 +78,7 @@ export function accountCommand(cli: Cli): Command {
         };
       },
     }),
-  ];
-  for (const command of commands) account.addCommand(command);
-  return account;
+  ]);
 }
 
 function createCommand(cli: Cli): Command {

@@ -27,6 +27,13 @@ interface CommandWords {
   examples?: readonly string[] | undefined;
 }
 
+/** Returns a command that only has commands below it. */
+export function commandGroup(name: string, about: string, commands: readonly Command[]): Command {
+  const group = new Command(name).description(about);
+  for (const command of commands) group.addCommand(command);
+  return group;
+}
+
 /** Returns a command with these arguments and options. `run` gets what was given. */
 export function commandWith(
   { words = "", about, fields, examples: lines = [] }: CommandWords,

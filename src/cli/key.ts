@@ -2,7 +2,7 @@
  * `inkwell key`: issues, lists, changes, rotates and revokes API keys. A secret is shown once;
  * only its hash is stored.
  */
-import { Command } from "commander";
+import type { Command } from "commander";
 import type { KeyJson, NewKeyJson } from "../accounts/operator-objects.ts";
 import { keyState } from "../actions/columns.ts";
 import { optional, optionally } from "../actions/field.ts";
@@ -10,7 +10,7 @@ import { accountId } from "../actions/fields.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "../actions/keys.ts";
 import { listAllKeys, listKeys, lookUpKey, showKey } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
-import { actionCommand, commandWith } from "./action-command.ts";
+import { actionCommand, commandGroup, commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { firstLine } from "./input.ts";
 import { keyDetails, keyTable } from "./key-text.ts";
@@ -22,10 +22,9 @@ interface FoundKeyJson {
 }
 
 export function keyCommand(cli: Cli): Command {
-  const group = new Command("key").description("issue, list, change, rotate and revoke API keys");
   const detailsOf = async (key: KeyJson) => keyDetails(key, (await cli.api.clock()).nowMs);
   const secretOf = ({ key }: NewKeyJson) => key ?? "";
-  const commands = [
+  return commandGroup("key", "issue, list, change, rotate and revoke API keys", [
     actionCommand(cli, makeKey, {
       about: "issue a key; prints it once, alone on stdout",
       text: secretOf,
@@ -57,9 +56,7 @@ export function keyCommand(cli: Cli): Command {
     actionCommand(cli, revokeKey, {
       about: "revoke a key with both of its secrets, at once and for good",
     }),
-  ];
-  for (const command of commands) group.addCommand(command);
-  return group;
+  ]);
 }
 
 function listCommand(cli: Cli): Command {

@@ -1,7 +1,7 @@
 /**
  * `inkwell plans`: shows the plans of the database, and makes those of the configuration current.
  */
-import { Command } from "commander";
+import type { Command } from "commander";
 import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/plan-objects.ts";
 import { planText } from "../accounts/plan-text.ts";
 import { draftPlan, draftSentence } from "../actions/drafts.ts";
@@ -11,7 +11,7 @@ import { listPlans } from "../actions/views.ts";
 import type { DraftJson } from "../http/admin/draft-actions.ts";
 import { inkwell } from "../invocation.ts";
 import { isSameCap } from "../ledger/caps.ts";
-import { actionCommand, commandWith } from "./action-command.ts";
+import { actionCommand, commandGroup, commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
 import { changesText } from "./reload.ts";
@@ -28,9 +28,10 @@ interface AppliedJson extends Changes {
 }
 
 export function plansCommand(cli: Cli): Command {
-  return new Command("plans")
-    .description("list the plans of the database, draft a change, or make those of the configuration current")
-    .addCommand(
+  return commandGroup(
+    "plans",
+    "list the plans of the database, draft a change, or make those of the configuration current",
+    [
       commandWith(
         {
           words: "plans list",
@@ -40,8 +41,6 @@ export function plansCommand(cli: Cli): Command {
         },
         ({ versions }) => list(cli, versions === true),
       ),
-    )
-    .addCommand(
       commandWith(
         {
           words: applyPlans.cli,
@@ -51,8 +50,9 @@ export function plansCommand(cli: Cli): Command {
         },
         ({ dry_run }) => apply(cli, dry_run === true),
       ),
-    )
-    .addCommand(actionCommand(cli, draftPlan, draftTexts(cli)));
+      actionCommand(cli, draftPlan, draftTexts(cli)),
+    ],
+  );
 }
 
 /** The lines alone are on stdout, so that they can go into a file. */
