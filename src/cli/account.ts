@@ -1,6 +1,12 @@
 /** `inkwell account`: opens, lists and shows accounts, and changes their plans and states. */
 import type { Command } from "commander";
-import type { AccountJson, KeyJson, PlanPreviewJson } from "../accounts/operator-objects.ts";
+import type { Static } from "typebox";
+import type {
+  AccountJson,
+  KeyJson,
+  listedAccountObject,
+  PlanPreviewJson,
+} from "../accounts/operator-objects.ts";
 import {
   changePlan,
   changeState,
@@ -27,11 +33,7 @@ import { repairAdvice } from "./failure.ts";
 import { columnsOf, count } from "./format.ts";
 import { capLines, keyTable } from "./key-text.ts";
 
-/** Of a list. `problem`: why there is no balance. */
-interface ListedAccountJson extends AccountJson {
-  balance: BalanceJson | null;
-  problem: string | null;
-}
+type ListedAccountJson = Static<typeof listedAccountObject.schema>;
 
 export function accountCommand(cli: Cli): Command {
   return commandGroup("account", "open, list and show accounts, and change their plans and states", [

@@ -3,7 +3,8 @@
  * only its hash is stored.
  */
 import type { Command } from "commander";
-import type { KeyJson, NewKeyJson } from "../accounts/operator-objects.ts";
+import type { Static } from "typebox";
+import type { KeyJson, keyOfSecretObject, NewKeyJson } from "../accounts/operator-objects.ts";
 import { keyState } from "../actions/columns.ts";
 import { optional, optionally } from "../actions/field.ts";
 import { accountId } from "../actions/fields.ts";
@@ -14,12 +15,6 @@ import { actionCommand, commandGroup, commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { firstLine } from "./input.ts";
 import { keyDetails, keyTable } from "./key-text.ts";
-
-interface FoundKeyJson {
-  secret: "present" | "old";
-  usable: boolean;
-  key: KeyJson;
-}
 
 export function keyCommand(cli: Cli): Command {
   const detailsOf = async (key: KeyJson) => keyDetails(key, (await cli.api.clock()).nowMs);
@@ -84,7 +79,7 @@ function listCommand(cli: Cli): Command {
 async function lookUp(cli: Cli): Promise<void> {
   if (cli.host.stdin.isTTY === true) cli.remark("Enter the key, and press Enter:");
   const secret = await firstLine(cli.host.stdin);
-  const found = await cli.api.get<FoundKeyJson>(lookUpKey, { key: secret });
+  const found = await cli.api.get<Static<typeof keyOfSecretObject.schema>>(lookUpKey, { key: secret });
   cli.print(found, keyDetails(found.key, (await cli.api.clock()).nowMs));
   const old = found.secret === "old" ? "It is the secret before the last rotation. " : "";
   cli.remark(`${old}Requests with this secret are ${found.usable ? "authenticated" : "refused"}.`);

@@ -1,6 +1,7 @@
 /** `inkwell link`: makes, lists, changes and ends links by which many people join. */
 import type { Command } from "commander";
 import type { LinkAccountJson, LinkJson } from "../accounts/link-objects.ts";
+import type { LinkPageJson } from "../actions/link-runs.ts";
 import { closeLinkAccounts, createLink, endLink, rotateLink, setLink } from "../actions/links.ts";
 import { listLinks, showLink } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
@@ -8,13 +9,6 @@ import { shortTime } from "../units.ts";
 import { actionCommand, commandGroup, type Given, listCommand } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, count, table } from "./format.ts";
-
-interface LinkPageJson {
-  data: LinkAccountJson[];
-  next: string | null;
-  link: LinkJson;
-  seats: Record<"waiting" | "joined" | "used", number>;
-}
 
 const columns = columnsOf("link", "id name plan state taken seats ends_at domain? accounts_end_at?");
 const accountColumns = columnsOf("linkAccount", "account name joined_at state used", {

@@ -4,6 +4,7 @@ import type { OperatorKeyJson } from "../accounts/log-objects.ts";
 import { operatorKeyState } from "../actions/columns.ts";
 import { optionally } from "../actions/field.ts";
 import { endOperatorKey, makeOperatorKey } from "../actions/operator-keys.ts";
+import type { Page } from "../actions/pages.ts";
 import type { ToldChangeJson } from "../actions/told.ts";
 import { listChanges, listOperatorKeys } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
@@ -44,13 +45,8 @@ export function operatorKeyCommand(cli: Cli): Command {
 
 const columns = columnsOf("change", "at sentence");
 
-interface ChangesJson {
-  data: ToldChangeJson[];
-  next: string | null;
-}
-
 export function logCommand(cli: Cli): Command {
-  return actionCommand<typeof listChanges.input, ChangesJson>(cli, listChanges, {
+  return actionCommand<typeof listChanges.input, Page<ToldChangeJson>>(cli, listChanges, {
     about: "list all changes with who made them, the newest first",
     text: ({ data }) => (data.length === 0 ? "" : table(data, columns, cli)),
     remark: ({ data, next }) => {
