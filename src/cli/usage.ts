@@ -3,7 +3,9 @@
  * or sums of them.
  */
 import type { Command } from "commander";
+import type { Static } from "typebox";
 import type { ReceiptJson } from "../accounts/operator-objects.ts";
+import type { usageHoursSchema } from "../accounts/usage-hours.ts";
 import type { UsageReportJson } from "../accounts/usage-sums.ts";
 import { optionally } from "../actions/field.ts";
 import { listUsage, showUsageHours, sumUsage } from "../actions/views.ts";
@@ -179,14 +181,15 @@ async function printHours(cli: Cli, given: Given, command: Command): Promise<voi
   const { account, hours, by, model, key, ...others } = given;
   if (Object.keys(others).length > 0 || (by !== undefined && by !== "model"))
     command.error("error: --hours takes an account, --model, --key and --by model, and no other option");
-  const report = await cli.api.get<UsageHoursJson>(showUsageHours, { account, hours, by, model, key });
+  const report = await cli.api.get<Static<typeof usageHoursSchema>>(showUsageHours, {
+    account,
+    hours,
+    by,
+    model,
+    key,
+  });
   cli.print(report, table(report.data, hourColumns, cli));
   if (report.data.length === 0) cli.remark(`No matching request has finished since ${report.from}.`);
-}
-
-interface UsageHoursJson {
-  from: string;
-  data: { cost_micro: number; shortfall_micro: number }[];
 }
 
 const hourColumns = columnsOf(
