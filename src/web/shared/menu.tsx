@@ -13,8 +13,8 @@ export function Menu(props: { title: ComponentChildren; class?: string; children
       if (details.current !== null && (isEscape || isElsewhere)) details.current.open = false;
     };
     const listening = new AbortController();
-    addEventListener("click", close, listening);
-    addEventListener("keydown", close, listening);
+    addEventListener("click", close, { signal: listening.signal });
+    addEventListener("keydown", close, { signal: listening.signal });
     return () => listening.abort();
   }, []);
   return (

@@ -31,8 +31,8 @@ export function usePlace(): Place {
   useEffect(() => {
     const update = () => setPlace(placeNow());
     const listening = new AbortController();
-    addEventListener("popstate", update, listening);
-    addEventListener(changed, update, listening);
+    addEventListener("popstate", update, { signal: listening.signal });
+    addEventListener(changed, update, { signal: listening.signal });
     return () => listening.abort();
   }, []);
   return place;
