@@ -119,8 +119,9 @@ async function importAccount(
 ): Promise<AccountJson> {
   const { account: id, plan, additional, payment } = row;
   const contact = contactFields.flatMap((field) => (row[field] === undefined ? [] : [[field, row[field]]]));
-  let account = await find(id, run);
-  if (account === null) {
+  const found = await unlessRefused(run("showAccount", { account: id }), "account_not_found");
+  let account = found?.result;
+  if (account === undefined) {
     if (plan === undefined) {
       const message = `There is no account ${id} yet. Name the plan to open it on.`;
       throw new ApiError(404, "account_not_found", message, "plan");
@@ -169,20 +170,16 @@ function creditFieldsIn({ additional, payment }: ImportRow): object {
 /** Whether the account was opened with the credits of the row: then it is a repetition. */
 async function hasOpenedWith(row: ImportRow, run: RunAction): Promise<boolean> {
   const { account: id, plan } = row;
-  try {
-    await run("openAccount", { id, plan, ...creditFieldsIn(row), dry_run: true });
-    return true;
-  } catch (error) {
-    if (error instanceof ApiError && error.code === "account_exists") return false;
-    throw error;
-  }
+  const opening = run("openAccount", { id, plan, ...creditFieldsIn(row), dry_run: true });
+  return (await unlessRefused(opening, "account_exists")) !== null;
 }
 
-async function find(account: string, run: RunAction): Promise<AccountJson | null> {
+/** Null: it is refused with this code. */
+async function unlessRefused<Outcome>(running: Promise<Outcome>, code: string): Promise<Outcome | null> {
   try {
-    return (await run("showAccount", { account })).result;
+    return await running;
   } catch (error) {
-    if (error instanceof ApiError && error.code === "account_not_found") return null;
+    if (error instanceof ApiError && error.code === code) return null;
     throw error;
   }
 }
@@ -199,9 +196,11 @@ async function giveKey(
 ): Promise<ImportedRow["key"]> {
   if (keys.has(account)) return "listed";
   if (dryRun) return "due";
-  const made = await makeFirstKey(account, run);
+  const first = { account, operation_id: `import-first-key-${account}`, name: "first" };
+  const made = await unlessRefused(run("makeKey", first), "operation_differs");
+  // The key was made before, and changed since.
   if (made === null) return "kept";
-  const { id, key, last_used_at: usedAt, revoked_at: revokedAt } = made;
+  const { id, key, last_used_at: usedAt, revoked_at: revokedAt } = made.result;
   if (key !== null) {
     await keys.add(account, id, key);
     return "made";
@@ -212,17 +211,6 @@ async function giveKey(
   invariant(rotated.key !== null, "a rotation with a new id returns the secret");
   await keys.add(account, id, rotated.key);
   return "rotated";
-}
-
-/** Null: the key was made before, and changed since. */
-async function makeFirstKey(account: string, run: RunAction): Promise<NewKeyJson | null> {
-  try {
-    const operation = { account, operation_id: `import-first-key-${account}`, name: "first" };
-    return (await run("makeKey", operation)).result;
-  } catch (error) {
-    if (error instanceof ApiError && error.code === "operation_differs") return null;
-    throw error;
-  }
 }
 
 async function giveLink(

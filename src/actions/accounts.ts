@@ -5,7 +5,7 @@ import * as rules from "../accounts/value-rules.ts";
 import { shortTime } from "../units.ts";
 import { action } from "./action.ts";
 import { paymentId } from "./credits.ts";
-import { choice, type Field, flag, idText, moment, nullable, number, optional, text } from "./field.ts";
+import { choice, type Field, idText, moment, nullable, optional, optionally, text } from "./field.ts";
 import { accountId, newAccountId, operationId } from "./fields.ts";
 
 const plan: Field<string> = {
@@ -35,48 +35,33 @@ const set = "account set <account>";
 
 /** What people and other systems know an account by. */
 export const contact = {
-  owner: optional(
-    nullable(
-      text(rules.contact, {
-        label: "Owner",
-        option: "--owner <text>",
-        about: "the person or company that the account belongs to",
-        isRemovedByEmpty: true,
-      }),
-    ),
-  ),
-  email: optional(
-    nullable(
-      text(rules.email, {
-        label: "E-mail",
-        option: "--email <address>",
-        about: "an e-mail address for people",
-        isRemovedByEmpty: true,
-      }),
-    ),
-  ),
-  note: optional(
-    nullable(
-      text(rules.remark, {
-        label: "Note",
-        option: "--note <text>",
-        about: "a note of yours",
-        isRemovedByEmpty: true,
-      }),
-    ),
-  ),
-  external_id: optional(
-    nullable(
-      idText(rules.id, {
-        label: "External id",
-        hint: "The id of the account in another system.",
-        option: "--external-id <id>",
-        about: "the id of the account in another system, unique",
-        isRemovedByEmpty: true,
-      }),
-    ),
-  ),
+  owner: removable(text, rules.contact, {
+    label: "Owner",
+    option: "--owner <text>",
+    about: "the person or company that the account belongs to",
+  }),
+  email: removable(text, rules.email, {
+    label: "E-mail",
+    option: "--email <address>",
+    about: "an e-mail address for people",
+  }),
+  note: removable(text, rules.remark, {
+    label: "Note",
+    option: "--note <text>",
+    about: "a note of yours",
+  }),
+  external_id: removable(idText, rules.id, {
+    label: "External id",
+    hint: "The id of the account in another system.",
+    option: "--external-id <id>",
+    about: "the id of the account in another system, unique",
+  }),
 };
+
+/** An empty text of the command line, and null of the API, remove it. */
+function removable(make: typeof text, rule: rules.TextField, texts: Parameters<typeof text>[1]) {
+  return optional(nullable(make(rule, { ...texts, isRemovedByEmpty: true })));
+}
 
 /** Kinds of mail about an account. */
 export const mailChoices = {
@@ -89,9 +74,11 @@ export const mailChoices = {
 export const mailNames = Object.keys(mailChoices) as (keyof typeof mailChoices)[];
 
 function mailChoice(label: string) {
-  return optional(
-    choice(rules.onOrOff, { rule: '"on" or "off"', label, titles: ["Send it", "Do not send it"] }),
-  );
+  return optionally.choice(rules.onOrOff, {
+    rule: '"on" or "off"',
+    label,
+    titles: ["Send it", "Do not send it"],
+  });
 }
 
 export const openAccount = action({
@@ -105,20 +92,18 @@ export const openAccount = action({
     id: newAccountId,
     plan,
     ...contact,
-    credits: optional(
-      number(rules.topup, "whole credits", {
-        label: "Additional credits",
-        hint: "Beside those of the plan.",
-        option: "--credits <credits>",
-        about: "additional credits, beside those of the plan",
-      }),
-    ),
+    credits: optionally.number(rules.topup, "whole credits", {
+      label: "Additional credits",
+      hint: "Beside those of the plan.",
+      option: "--credits <credits>",
+      about: "additional credits, beside those of the plan",
+    }),
     payment_id: optional({
       ...paymentId,
       hint: "What the additional credits were paid by. Without it they are promotional.",
       about: "your id of the payment of the additional credits; without it they are promotional",
     }),
-    dry_run: optional(flag({ isShown: () => false, about: "check everything, and change nothing" })),
+    dry_run: optionally.flag({ isShown: () => false, about: "check everything, and change nothing" }),
   },
   check: ({ credits, paymentId }) =>
     paymentId === undefined || credits !== undefined
@@ -190,22 +175,18 @@ export const inviteAccount = action({
   status: 201,
   input: {
     account: accountId,
-    email: optional(
-      text(rules.email, {
-        label: "E-mail",
-        option: "--email <address>",
-        about: "the address of the account's contact, which may be left out",
-      }),
-    ),
-    send: optional(
-      choice(["link", "mail"], {
-        label: "Give it out",
-        rule: '"link" (default): the link is returned, or "mail": it is sent by mail',
-        titles: ["Show the link here, once", "Send it by mail"],
-        option: "--send <way>",
-        about: "show the link (link, the default), or send it by mail (mail)",
-      }),
-    ),
+    email: optionally.text(rules.email, {
+      label: "E-mail",
+      option: "--email <address>",
+      about: "the address of the account's contact, which may be left out",
+    }),
+    send: optionally.choice(["link", "mail"], {
+      label: "Give it out",
+      rule: '"link" (default): the link is returned, or "mail": it is sent by mail',
+      titles: ["Show the link here, once", "Send it by mail"],
+      option: "--send <way>",
+      about: "show the link (link, the default), or send it by mail (mail)",
+    }),
   },
   refuses: [
     "account_closed",

@@ -45,6 +45,8 @@ const costs = {
   additional_micro: ["Additional", "credits"],
 } as const;
 
+const contact = { owner: ["Owner"], email: ["E-mail"], external_id: ["External id"] } as const;
+
 /** Each setting of a key is shown, limits together. */
 type KeySettings = keyof (typeof makeKey)["input"];
 type ShownSetting = Exclude<KeySettings, "operation_id" | keyof typeof planLimits> | "limits";
@@ -57,9 +59,7 @@ export const shown = {
     state: ["State", "state"],
     ends_at: ["Closes", "time"],
     created_at: ["Opened", "time", "Created"],
-    owner: ["Owner"],
-    email: ["E-mail"],
-    external_id: ["External id"],
+    ...contact,
     note: ["Note"],
     balance_low_mail: ["Mail about low credits"],
     balance_cap_mail: ["Mail about spending caps"],
@@ -122,9 +122,7 @@ export const shown = {
     day: ["Day"],
     hour: ["Hour", "time"],
     ...ofRequest,
-    owner: ["Owner"],
-    email: ["E-mail"],
-    external_id: ["External id"],
+    ...contact,
     final: ["State"],
     requests: ["Requests", "count"],
     ...tokens,
@@ -300,21 +298,17 @@ type NamesOf<Fields, Text extends string, Own> = [WordsOf<Text>, Own] extends [k
   : never;
 
 /** Returns the state of a key, which the column of `revoked_at` has. */
-export function keyState(
-  key: Record<"revoked_at" | "expires_at", string | null>,
-  nowMs: EpochMs,
-): "active" | "revoked" | "expired" {
-  if (key.revoked_at !== null) return "revoked";
-  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
+export function keyState(key: Record<"revoked_at" | "expires_at", string | null>, nowMs: EpochMs) {
+  return key.revoked_at === null ? expiryState(key.expires_at, nowMs) : "revoked";
 }
 
 /** Returns the state of an operator key, which the column of `ended_at` has. */
-export function operatorKeyState(
-  key: Record<"ended_at" | "expires_at", string | null>,
-  nowMs: EpochMs,
-): "active" | "ended" | "expired" {
-  if (key.ended_at !== null) return "ended";
-  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
+export function operatorKeyState(key: Record<"ended_at" | "expires_at", string | null>, nowMs: EpochMs) {
+  return key.ended_at === null ? expiryState(key.expires_at, nowMs) : "ended";
+}
+
+function expiryState(expiresAt: string | null, nowMs: EpochMs) {
+  return expiresAt !== null && Date.parse(expiresAt) <= nowMs ? "expired" : "active";
 }
 
 /**
@@ -345,11 +339,7 @@ export function personState({
   erased_at: erased,
   suspended_at: suspended,
   lapsed_at: lapsed,
-}: Record<"erased_at" | "suspended_at" | "lapsed_at", string | null>):
-  | "active"
-  | "lapsed"
-  | "suspended"
-  | "erased" {
+}: Record<"erased_at" | "suspended_at" | "lapsed_at", string | null>) {
   if (erased !== null) return "erased";
   if (suspended !== null) return "suspended";
   return lapsed === null ? "active" : "lapsed";

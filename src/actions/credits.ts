@@ -4,7 +4,7 @@ import * as rules from "../accounts/value-rules.ts";
 import { exactCredits, grouped } from "../units.ts";
 import { action } from "./action.ts";
 import { capText } from "./cap-text.ts";
-import { idText, moment, number, optional, text } from "./field.ts";
+import { idText, number, optional, optionally, text } from "./field.ts";
 import { accountId, operationId } from "./fields.ts";
 
 const credits = number(rules.topup, "whole credits", { label: "Credits", about: "whole credits" });
@@ -71,35 +71,29 @@ export const adjustCredits = action({
       about: "whole credits; a negative number takes away",
     }),
     reason,
-    expires_at: optional(
-      moment({
-        isTyped: true,
-        label: "Last day",
-        hint: "The credits end with this day: 2027-01-31. Without one they never end.",
-        isShown: isGift,
-        option: "--expires <time>",
-        about: "of credits that are given: when they end, as a time or the last day",
-      }),
-    ),
-    request_id: optional(
-      idText(rules.id, {
-        rule: `the id of a request, ${rules.id.rule}`,
-        label: "Request",
-        hint: "The id of a request that the credits make up for, at most what was paid for it.",
-        isShown: isGift,
-        option: "--request <id>",
-        about: "the request that the credits make up for, at most what was paid for it",
-      }),
-    ),
-    grant: optional(
-      number(rules.limit, "a whole number", {
-        label: "Grant",
-        hint: "Take from this grant, by its number in the journal. Without one, the newest are taken from first.",
-        isShown: (texts) => !isGift(texts),
-        option: "--grant <number>",
-        about: "take from this grant, by its number in the journal",
-      }),
-    ),
+    expires_at: optionally.moment({
+      isTyped: true,
+      label: "Last day",
+      hint: "The credits end with this day: 2027-01-31. Without one they never end.",
+      isShown: isGift,
+      option: "--expires <time>",
+      about: "of credits that are given: when they end, as a time or the last day",
+    }),
+    request_id: optionally.idText(rules.id, {
+      rule: `the id of a request, ${rules.id.rule}`,
+      label: "Request",
+      hint: "The id of a request that the credits make up for, at most what was paid for it.",
+      isShown: isGift,
+      option: "--request <id>",
+      about: "the request that the credits make up for, at most what was paid for it",
+    }),
+    grant: optionally.number(rules.limit, "a whole number", {
+      label: "Grant",
+      hint: "Take from this grant, by its number in the journal. Without one, the newest are taken from first.",
+      isShown: (texts) => !isGift(texts),
+      option: "--grant <number>",
+      about: "take from this grant, by its number in the journal",
+    }),
   },
   refuses: [
     "account_closed",

@@ -8,7 +8,17 @@ import type { Alignment } from "../ledger/windows.ts";
 import { exactCredits, grouped } from "../units.ts";
 import type { Action } from "./action.ts";
 import { planCapText } from "./cap-text.ts";
-import { choice, type Field, type Fields, group, nullable, number, optional, text } from "./field.ts";
+import {
+  choice,
+  type Field,
+  type Fields,
+  group,
+  nullable,
+  number,
+  optional,
+  optionally,
+  text,
+} from "./field.ts";
 import { capParts, capPeriods, caps, hasCalendarPeriod, limitFields, models, period } from "./fields.ts";
 
 const alignments = ["opening", "calendar"] as const;
@@ -28,13 +38,11 @@ function bucket(name: string) {
   const flag = name.toLowerCase();
   return group(
     {
-      credits: optional(
-        number(rules.cap, "whole credits", {
-          label: `${name} credits`,
-          option: `--${flag}-credits <credits>`,
-          about: `${flag} credits of each period`,
-        }),
-      ),
+      credits: optionally.number(rules.cap, "whole credits", {
+        label: `${name} credits`,
+        option: `--${flag}-credits <credits>`,
+        about: `${flag} credits of each period`,
+      }),
       every: optional<Field<string>>({
         ...every,
         label: `${name} credits refill every`,

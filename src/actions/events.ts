@@ -1,7 +1,7 @@
 /** Changes of events and their receivers by operators. Pages bundle this file. */
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
-import { optional, text } from "./field.ts";
+import { optionally, text } from "./field.ts";
 
 export const eventEndpoint = text(rules.name, {
   label: "Endpoint",
@@ -19,14 +19,12 @@ export const sendEvents = action({
   role: "operator",
   input: {
     endpoint: eventEndpoint,
-    event: optional(
-      text(rules.event, {
-        label: "Id of one event",
-        option: "--event <id>",
-        about: "one event, as events deliveries shows it",
-        hint: "Without it: all dead events, and all that wait for their next attempt.",
-      }),
-    ),
+    event: optionally.text(rules.event, {
+      label: "Id of one event",
+      option: "--event <id>",
+      about: "one event, as events deliveries shows it",
+      hint: "Without it: all dead events, and all that wait for their next attempt.",
+    }),
   },
   refuses: ["endpoint_not_found", "event_not_found", "list_too_slow"],
   form: {

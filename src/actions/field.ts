@@ -145,7 +145,7 @@ export function moment(texts: FieldTexts & { day?: "start"; isTyped?: true } = {
   return { kind: "moment", rule, ...texts };
 }
 
-export function flag(texts: FieldTexts = {}): Field<boolean> {
+function flag(texts: FieldTexts = {}): Field<boolean> {
   return { kind: "flag", rule: "true or false", ...texts };
 }
 
@@ -158,6 +158,20 @@ export function list<F extends Fields>(
   { max, text: form, rule, ...texts }: FieldTexts & { max: number; text: ListText; rule: string },
 ): Field<readonly InputOf<F>[]> {
   return { kind: "list", fields, max, text: form, rule, ...texts };
+}
+
+/** The same fields, which may be absent. */
+export const optionally = {
+  text: withOptional(text),
+  idText: withOptional(idText),
+  number: withOptional(number),
+  choice: withOptional(choice),
+  moment: withOptional(moment),
+  flag: withOptional(flag),
+};
+
+function withOptional<Given extends unknown[], F extends Field>(make: (...given: Given) => F) {
+  return (...given: Given) => optional(make(...given));
 }
 
 /** Returns a part of JSON that may be no object. */

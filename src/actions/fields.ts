@@ -17,6 +17,7 @@ import {
   nullable,
   number,
   optional,
+  optionally,
   text,
 } from "./field.ts";
 
@@ -83,9 +84,10 @@ const capTimezone: Field<string> = {
 
 /** The parts that caps of plans and of keys share. */
 export const capParts = {
-  name: optional(
-    text(rules.capName, { label: "Name", hint: "Needed only if two caps have the same period." }),
-  ),
+  name: optionally.text(rules.capName, {
+    label: "Name",
+    hint: "Needed only if two caps have the same period.",
+  }),
   models: optional<Field<readonly string[]>>({
     kind: "texts",
     item: { ...rules.note, rule: "the id of a model, in which * stands for any characters" },
@@ -182,40 +184,32 @@ export const actsFor = group(
       option: "--person-header <header>",
       about: "the header that names the person, such as x-openwebui-user-id",
     }),
-    name_header: optional(
-      text(rules.personHeader, {
-        label: "Header with their name",
-        hint: "For you to read. It never decides who somebody is.",
-        isShown: isFrontEnd,
-        option: "--name-header <header>",
-        about: "the header with the name of the person, which lists of people show beside the id",
-      }),
-    ),
-    email_header: optional(
-      text(rules.personHeader, {
-        label: "Header with their e-mail address",
-        hint: "For you to read. It never decides who somebody is.",
-        isShown: isFrontEnd,
-        option: "--email-header <header>",
-        about: "the header with the e-mail address of the person, which lists of people show",
-      }),
-    ),
-    plan: optional(
-      text(rules.name, {
-        label: "Plan of unknown people",
-        hint: "Without a plan, unknown people are refused.",
-        isShown: isFrontEnd,
-        option: "--new-account-plan <plan>",
-        about: "the plan of the account that an unknown person gets; without it, unknown people are refused",
-      }),
-    ),
-    new_accounts_per_day: optional(
-      number(rules.newAccounts, "a whole number", {
-        label: "New accounts a day",
-        isShown: isFrontEnd,
-        about: "the most accounts that the front end opens in a day; needs --new-account-plan",
-      }),
-    ),
+    name_header: optionally.text(rules.personHeader, {
+      label: "Header with their name",
+      hint: "For you to read. It never decides who somebody is.",
+      isShown: isFrontEnd,
+      option: "--name-header <header>",
+      about: "the header with the name of the person, which lists of people show beside the id",
+    }),
+    email_header: optionally.text(rules.personHeader, {
+      label: "Header with their e-mail address",
+      hint: "For you to read. It never decides who somebody is.",
+      isShown: isFrontEnd,
+      option: "--email-header <header>",
+      about: "the header with the e-mail address of the person, which lists of people show",
+    }),
+    plan: optionally.text(rules.name, {
+      label: "Plan of unknown people",
+      hint: "Without a plan, unknown people are refused.",
+      isShown: isFrontEnd,
+      option: "--new-account-plan <plan>",
+      about: "the plan of the account that an unknown person gets; without it, unknown people are refused",
+    }),
+    new_accounts_per_day: optionally.number(rules.newAccounts, "a whole number", {
+      label: "New accounts a day",
+      isShown: isFrontEnd,
+      about: "the most accounts that the front end opens in a day; needs --new-account-plan",
+    }),
   },
   { label: "Front end", option: "--acts-for" },
 );

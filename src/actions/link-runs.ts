@@ -1,5 +1,6 @@
 /** How the service does what operators do with links. */
 
+import type { Static } from "typebox";
 import { closed } from "../accounts/json-objects.ts";
 import {
   linkAccountObject,
@@ -27,6 +28,8 @@ const linkPage = closed({
   link: linkObject.schema,
   seats: seatCounts,
 });
+
+export type LinkPageJson = Static<typeof linkPage>;
 
 export const linkActions = {
   createLink: bind(createLink, newLinkObject.schema, async (operator, { operationId, ...given }) => {

@@ -3,7 +3,7 @@ import type { LinkClosingJson, LinkJson, NewLinkJson } from "../accounts/link-ob
 import * as rules from "../accounts/value-rules.ts";
 import { shortTime } from "../units.ts";
 import { action } from "./action.ts";
-import { moment, number, optional, text } from "./field.ts";
+import { moment, number, optional, optionally, text } from "./field.ts";
 import { operationId } from "./fields.ts";
 
 export const linkId = text(
@@ -52,22 +52,18 @@ export const createLink = action({
     }),
     seats,
     ends_at: endsAt,
-    domain: optional(
-      text(rules.domain, {
-        label: "Domain",
-        hint: "Only addresses of this domain join. This needs a mail server.",
-        option: "--domain <domain>",
-        about: "only addresses of this domain join, such as uni.example; needs a mail server",
-      }),
-    ),
-    accounts_end_at: optional(
-      moment({
-        label: "Accounts close at (UTC)",
-        hint: "Without it they stay open.",
-        option: "--accounts-end <time>",
-        about: "close the accounts at this time, or after this day",
-      }),
-    ),
+    domain: optionally.text(rules.domain, {
+      label: "Domain",
+      hint: "Only addresses of this domain join. This needs a mail server.",
+      option: "--domain <domain>",
+      about: "only addresses of this domain join, such as uni.example; needs a mail server",
+    }),
+    accounts_end_at: optionally.moment({
+      label: "Accounts close at (UTC)",
+      hint: "Without it they stay open.",
+      option: "--accounts-end <time>",
+      about: "close the accounts at this time, or after this day",
+    }),
   },
   refuses: ["no_portal_url", "no_mail_server", "operation_differs"],
   status: 201,

@@ -7,7 +7,7 @@ import { grouped } from "../units.ts";
 import { changePlan, changeState } from "./accounts.ts";
 import { action } from "./action.ts";
 import { addCredits } from "./credits.ts";
-import { choice, type Field, flag, optional } from "./field.ts";
+import { choice, type Field, optionally } from "./field.ts";
 import { pageFields } from "./page-fields.ts";
 
 /** The result of a row, also of one that is only checked. */
@@ -27,7 +27,7 @@ const hidden = { isShown: () => false };
 
 /** They choose rows, and whether these are only checked. Forms do not show them. */
 const ofRows = {
-  dry_run: optional(flag({ ...hidden, about: "check everything, and change nothing" })),
+  dry_run: optionally.flag({ ...hidden, about: "check everything, and change nothing" }),
   limit: { ...pageFields.limit, ...hidden },
   after: { ...pageFields.after, ...hidden },
 };
@@ -116,20 +116,16 @@ export const importAccountList = action({
   role: "support",
   input: {
     csv,
-    contacts: optional(
-      choice(["keep", "replace"], {
-        label: "Contacts of accounts that exist",
-        rule: '"keep" (default): they stay, or "replace": by the cells that are not empty',
-        titles: ["Stay as they are", "Are replaced by the cells that are not empty"],
-      }),
-    ),
-    invite: optional(
-      choice(["none", "link", "mail"], {
-        label: "Invitations",
-        rule: '"none" (default), "link": the links are returned, or "mail": they are sent by mail',
-        titles: ["None", "Links in a file", "Links by mail"],
-      }),
-    ),
+    contacts: optionally.choice(["keep", "replace"], {
+      label: "Contacts of accounts that exist",
+      rule: '"keep" (default): they stay, or "replace": by the cells that are not empty',
+      titles: ["Stay as they are", "Are replaced by the cells that are not empty"],
+    }),
+    invite: optionally.choice(["none", "link", "mail"], {
+      label: "Invitations",
+      rule: '"none" (default), "link": the links are returned, or "mail": they are sent by mail',
+      titles: ["None", "Links in a file", "Links by mail"],
+    }),
     ...ofRows,
   },
   refuses: ["no_portal_url", "no_mail_server"],

@@ -4,7 +4,7 @@ import * as rules from "../accounts/value-rules.ts";
 import { type OperatorRole, operatorRoles } from "../actors.ts";
 import { shortTime } from "../units.ts";
 import { action } from "./action.ts";
-import { choice, moment, optional, text } from "./field.ts";
+import { choice, optionally, text } from "./field.ts";
 import { operationId } from "./fields.ts";
 
 /** What each role may do, for people. */
@@ -47,14 +47,12 @@ export const makeOperatorKey = action({
       option: "--role <role>",
       about: "what the key may do",
     }),
-    expires_at: optional(
-      moment({
-        label: "Expires at (UTC)",
-        hint: "At most 366 days from now. Without one, the key ends in 90 days.",
-        option: "--expires <time>",
-        about: "expiry, as a time or the last day (default: in 90 days)",
-      }),
-    ),
+    expires_at: optionally.moment({
+      label: "Expires at (UTC)",
+      hint: "At most 366 days from now. Without one, the key ends in 90 days.",
+      option: "--expires <time>",
+      about: "expiry, as a time or the last day (default: in 90 days)",
+    }),
   },
   refuses: ["operation_differs", "not_permitted", "sign_in_again", "too_many_keys"],
   status: 201,

@@ -1,5 +1,5 @@
 /** The fields of every list: `?limit&after`. Pages bundle this file. */
-import { type Field, number, optional } from "./field.ts";
+import { type Field, optional, optionally } from "./field.ts";
 
 export const rowsMax = 500;
 export const rowsDefault = 100;
@@ -12,7 +12,7 @@ const cursor: Field<string> = {
 
 /** The fields of every list. */
 export const pageFields = {
-  limit: optional(number({ min: 1, max: rowsMax }, "a whole number", { note: ` (default ${rowsDefault})` })),
+  limit: optionally.number({ min: 1, max: rowsMax }, "a whole number", { note: ` (default ${rowsDefault})` }),
   after: optional(cursor),
 };
 

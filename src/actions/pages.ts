@@ -7,7 +7,7 @@ import { closed, orNull } from "../accounts/json-objects.ts";
 import { invalidValue } from "../accounts/refusals.ts";
 import { rowsDefault } from "./page-fields.ts";
 
-interface Page<Row> {
+export interface Page<Row> {
   data: Row[];
   /** The cursor of the next page; null on the last one. */
   next: string | null;

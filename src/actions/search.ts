@@ -1,7 +1,7 @@
 /** One search for operators. Pages bundle this file. */
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
-import { number, optional, text } from "./field.ts";
+import { optionally, text } from "./field.ts";
 
 /** Whether a text begins as a key does. Searches stand in addresses, and in logs of proxies. */
 export function isSecret(text: string): boolean {
@@ -20,13 +20,11 @@ export const search = action({
   role: "viewer",
   input: {
     text: text(rules.note, { about: "the beginning of an id, or of words of a name or an address" }),
-    limit: optional(
-      number({ min: 1, max: 20 }, "a whole number", {
-        note: ", of each kind (default 5)",
-        option: "--limit <rows>",
-        about: "rows of each kind (default: 5)",
-      }),
-    ),
+    limit: optionally.number({ min: 1, max: 20 }, "a whole number", {
+      note: ", of each kind (default 5)",
+      option: "--limit <rows>",
+      about: "rows of each kind (default: 5)",
+    }),
   },
   check: ({ text }) =>
     isSecret(text)

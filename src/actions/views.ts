@@ -9,7 +9,7 @@ import { usageGroups } from "../store/usage-sums.ts";
 import { momentRule } from "../units.ts";
 import type { Action } from "./action.ts";
 import { eventEndpoint } from "./events.ts";
-import { choice, type Field, type Fields, moment, number, optional, text } from "./field.ts";
+import { choice, type Field, type Fields, optional, optionally, text } from "./field.ts";
 import { accountId, keyId } from "./fields.ts";
 import { linkId } from "./links.ts";
 import { pageFields, pageOptions } from "./page-fields.ts";
@@ -27,7 +27,7 @@ function textThatIs(what: string, about: string): Field<string> {
 }
 
 function ifTrue(option: string, about: string) {
-  return optional(choice(["true"], { rule: '"true"', option, about }));
+  return optionally.choice(["true"], { rule: '"true"', option, about });
 }
 
 const oldestOrNewest = choice(["oldest", "newest"], { rule: '"oldest" (default) or "newest"' });
@@ -50,35 +50,29 @@ export const listAccounts = view({
   ],
   input: {
     ...pageFields,
-    search: optional(
-      text(rules.contact, { about: "only accounts whose id, owner, e-mail or external id begins with this" }),
-    ),
-    external_id: optional(text(rules.contact, { about: "only the account with this external id" })),
-    plan: optional(text(rules.name, { about: "only accounts on this plan" })),
-    state: optional(
-      choice(accountStates, {
-        rule: '"active", "suspended" or "closed"',
-        about: "only accounts in this state",
-      }),
-    ),
+    search: optionally.text(rules.contact, {
+      about: "only accounts whose id, owner, e-mail or external id begins with this",
+    }),
+    external_id: optionally.text(rules.contact, { about: "only the account with this external id" }),
+    plan: optionally.text(rules.name, { about: "only accounts on this plan" }),
+    state: optionally.choice(accountStates, {
+      rule: '"active", "suspended" or "closed"',
+      about: "only accounts in this state",
+    }),
     low_balance: ifTrue(
       "--low-balance",
       "only accounts with less than one credit, or less than a tenth of the credits of both windows",
     ),
     not_come: ifTrue("--not-come", "only accounts whose invited person has not come yet"),
-    order: optional(
-      choice(accountOrders, {
-        rule: '"id" (default), "created", "plan", "additional" or "remaining"',
-        about: "order of the list (default: id)",
-      }),
-    ),
-    direction: optional(
-      choice(["asc", "desc"], {
-        rule: '"asc" (default) or "desc"',
-        option: "--descending",
-        about: "the greatest first",
-      }),
-    ),
+    order: optionally.choice(accountOrders, {
+      rule: '"id" (default), "created", "plan", "additional" or "remaining"',
+      about: "order of the list (default: id)",
+    }),
+    direction: optionally.choice(["asc", "desc"], {
+      rule: '"asc" (default) or "desc"',
+      option: "--descending",
+      about: "the greatest first",
+    }),
   },
   refuses: ["list_too_slow"],
 });
@@ -100,7 +94,9 @@ export const listPeople = view({
   input: {
     ...pageFields,
     account: optional({ ...accountId, option: "--account <account>", about: "only people of this account" }),
-    search: optional(text(rules.contact, { about: "only people whose id, name or e-mail begins with this" })),
+    search: optionally.text(rules.contact, {
+      about: "only people whose id, name or e-mail begins with this",
+    }),
   },
 });
 
@@ -183,12 +179,10 @@ export const listJournal = view({
   input: {
     account: accountId,
     ...pageFields,
-    kind: optional(
-      text(journalKinds, {
-        option: "--kind <kinds>",
-        about: "only these kinds of entries, with commas between them",
-      }),
-    ),
+    kind: optionally.text(journalKinds, {
+      option: "--kind <kinds>",
+      about: "only these kinds of entries, with commas between them",
+    }),
     order: optional(oldestOrNewest),
   },
   refuses: ["list_too_slow"],
@@ -210,7 +204,7 @@ export const listPayments = view({
   refuses: ["list_too_slow"],
 });
 
-const format = optional(choice(["json", "csv"], { rule: '"json" or "csv"' }));
+const format = optionally.choice(["json", "csv"], { rule: '"json" or "csv"' });
 
 export const reportPayments = view({
   id: "reportPayments",
@@ -236,8 +230,8 @@ const filters = {
 
 /** Of a list of receipts. A day begins in the time zone of the configuration. */
 export const receiptFilters = {
-  from: optional(moment({ day: "start" })),
-  to: optional(moment({ day: "start" })),
+  from: optionally.moment({ day: "start" }),
+  to: optionally.moment({ day: "start" }),
   ...filters,
 };
 
@@ -270,11 +264,11 @@ const day: Field<string> = { kind: "text", rule: momentRule };
 
 function sumsOf<const By extends readonly string[]>(by: By, rule: string) {
   return {
-    by: optional(choice(by, { rule })),
+    by: optionally.choice(by, { rule }),
     from: optional(day),
     to: optional(day),
     ...filters,
-    order: optional(choice(["name", "cost"], { rule: '"name" or "cost"' })),
+    order: optionally.choice(["name", "cost"], { rule: '"name" or "cost"' }),
     ...pageFields,
     format,
   };
@@ -302,13 +296,11 @@ export const sumUsage = view({
 export const graphHoursDefault = 24;
 
 export const hoursFields = {
-  hours: optional(
-    number({ min: 1, max: graphHoursMax }, "a whole number of hours", {
-      note: ` (default ${graphHoursDefault})`,
-    }),
-  ),
+  hours: optionally.number({ min: 1, max: graphHoursMax }, "a whole number of hours", {
+    note: ` (default ${graphHoursDefault})`,
+  }),
   ...filters,
-  by: optional(choice(["hour", "model"], { rule: '"hour" (default) or "model"' })),
+  by: optionally.choice(["hour", "model"], { rule: '"hour" (default) or "model"' }),
 };
 
 export const showUsageHours = view({
@@ -431,41 +423,33 @@ export const listChanges = view({
   examples: ["log --by operator_key:opkey_1f2e3d4c5b6a7988", "log --account ada --from 2027-01-01"],
   input: {
     ...pageOptions,
-    by: optional(
-      text(rules.note, {
-        rule: `who made the changes, ${rules.note.rule}`,
-        label: "By",
-        option: "--by <actor>",
-        about: "only the changes of this actor, as the list shows it",
-      }),
-    ),
-    kind: optional(
-      choice(changeKinds, {
-        rule: changeKinds.join(", "),
-        label: "Kind",
-        option: "--kind <kind>",
-        about: "only changes of this kind",
-      }),
-    ),
+    by: optionally.text(rules.note, {
+      rule: `who made the changes, ${rules.note.rule}`,
+      label: "By",
+      option: "--by <actor>",
+      about: "only the changes of this actor, as the list shows it",
+    }),
+    kind: optionally.choice(changeKinds, {
+      rule: changeKinds.join(", "),
+      label: "Kind",
+      option: "--kind <kind>",
+      about: "only changes of this kind",
+    }),
     account: optional({ ...accountId, option: "--account <account>", about: "only those of this account" }),
-    from: optional(
-      moment({
-        day: "start",
-        isTyped: true,
-        label: "From",
-        option: "--from <time>",
-        about: "since this day or time",
-      }),
-    ),
-    to: optional(
-      moment({
-        day: "start",
-        isTyped: true,
-        label: "To",
-        option: "--to <time>",
-        about: "before this day or time",
-      }),
-    ),
+    from: optionally.moment({
+      day: "start",
+      isTyped: true,
+      label: "From",
+      option: "--from <time>",
+      about: "since this day or time",
+    }),
+    to: optionally.moment({
+      day: "start",
+      isTyped: true,
+      label: "To",
+      option: "--to <time>",
+      about: "before this day or time",
+    }),
   },
   refuses: ["list_too_slow"],
 });
@@ -489,7 +473,7 @@ export const listDeliveries = view({
     endpoint: eventEndpoint,
     ...pageFields,
     account: optional(accountId),
-    state: optional(choice(deliveryStates, { rule: '"pending", "delivered", "skipped" or "dead"' })),
+    state: optionally.choice(deliveryStates, { rule: '"pending", "delivered", "skipped" or "dead"' }),
   },
   refuses: ["endpoint_not_found", "list_too_slow"],
 });

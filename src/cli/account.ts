@@ -1,6 +1,12 @@
 /** `inkwell account`: opens, lists and shows accounts, and changes their plans and states. */
-import { Command } from "commander";
-import type { AccountJson, KeyJson, PlanPreviewJson } from "../accounts/operator-objects.ts";
+import type { Command } from "commander";
+import type { Static } from "typebox";
+import type {
+  AccountJson,
+  KeyJson,
+  listedAccountObject,
+  PlanPreviewJson,
+} from "../accounts/operator-objects.ts";
 import {
   changePlan,
   changeState,
@@ -14,30 +20,23 @@ import {
   setEnd,
 } from "../actions/accounts.ts";
 import { shown } from "../actions/columns.ts";
-import { choice, flag, optional } from "../actions/field.ts";
+import { optional, optionally } from "../actions/field.ts";
 import { listAccounts, listJournal, listKeys, showAccount } from "../actions/views.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { exactCredits, grouped, localMomentOf, shortTime } from "../units.ts";
 import { importCommand } from "./account-import-command.ts";
-import { actionCommand, commandWith, type Given, listCommand } from "./action-command.ts";
+import { actionCommand, commandGroup, commandWith, type Given, listCommand } from "./action-command.ts";
 import { type BalanceJson, balanceTable, fetchBalance, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
 import { columnsOf, count } from "./format.ts";
 import { capLines, keyTable } from "./key-text.ts";
 
-/** Of a list. `problem`: why there is no balance. */
-interface ListedAccountJson extends AccountJson {
-  balance: BalanceJson | null;
-  problem: string | null;
-}
+type ListedAccountJson = Static<typeof listedAccountObject.schema>;
 
 export function accountCommand(cli: Cli): Command {
-  const account = new Command("account").description(
-    "open, list and show accounts, and change their plans and states",
-  );
-  const commands = [
+  return commandGroup("account", "open, list and show accounts, and change their plans and states", [
     createCommand(cli),
     importCommand(cli),
     accountList(cli),
@@ -81,9 +80,7 @@ export function accountCommand(cli: Cli): Command {
         };
       },
     }),
-  ];
-  for (const command of commands) account.addCommand(command);
-  return account;
+  ]);
 }
 
 function createCommand(cli: Cli): Command {
@@ -191,10 +188,10 @@ function setCommand(cli: Cli): Command {
     account,
     plan: optional(plan),
     at: { ...at, values: ["refresh", "now"] },
-    new_window: optional(
-      flag({ about: "change the plan now, and begin a window where the plan has another one" }),
-    ),
-    dry_run: optional(flag({ about: "show what the change of the plan would do, and change nothing" })),
+    new_window: optionally.flag({
+      about: "change the plan now, and begin a window where the plan has another one",
+    }),
+    dry_run: optionally.flag({ about: "show what the change of the plan would do, and change nothing" }),
     ends_at: optional(setEnd.input.ends_at),
     operation_id: optional(setEnd.input.operation_id),
     ...contact,
@@ -293,9 +290,11 @@ function journalCommand(cli: Cli): Command {
     fields: {
       account,
       kind,
-      order: optional(
-        choice(["newest", "oldest"], { rule: "", option: "--oldest", about: "the oldest first" }),
-      ),
+      order: optionally.choice(["newest", "oldest"], {
+        rule: "",
+        option: "--oldest",
+        about: "the oldest first",
+      }),
     },
     asked: (given) => ({ order: "newest", ...given }),
     limit: 100,

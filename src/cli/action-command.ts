@@ -6,7 +6,7 @@ import { Command, Option } from "commander";
 import { type Action, caseOf, routeOf } from "../actions/action.ts";
 import { ApiError } from "../actions/api-error.ts";
 import { emptyWord, flagOf, flagsOf } from "../actions/command.ts";
-import { type Field, type Fields, number, optional, plainParts, renameField } from "../actions/field.ts";
+import { type Field, type Fields, optional, optionally, plainParts, renameField } from "../actions/field.ts";
 import { textProblem } from "../actions/value-problem.ts";
 import { inkwell } from "../invocation.ts";
 import { momentOf } from "../units.ts";
@@ -25,6 +25,13 @@ interface CommandWords {
   fields: Fields;
   /** Lines without the program. */
   examples?: readonly string[] | undefined;
+}
+
+/** Returns a command that only has commands below it. */
+export function commandGroup(name: string, about: string, commands: readonly Command[]): Command {
+  const group = new Command(name).description(about);
+  for (const command of commands) group.addCommand(command);
+  return group;
 }
 
 /** Returns a command with these arguments and options. `run` gets what was given. */
@@ -109,12 +116,10 @@ export function actionCommand<F extends Fields, Result>(
 }
 
 /** For lists without another limit of their own. */
-export const rowsField = optional(
-  number({ min: 1, max: 1_000_000_000 }, "a whole number", {
-    option: "--limit <rows>",
-    about: "only the first rows",
-  }),
-);
+export const rowsField = optionally.number({ min: 1, max: 1_000_000_000 }, "a whole number", {
+  option: "--limit <rows>",
+  about: "only the first rows",
+});
 
 const yesField: Field = { kind: "flag", rule: "", isOptional: true, option: "--yes", about: "do not ask" };
 

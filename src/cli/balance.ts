@@ -35,16 +35,8 @@ export function balanceCommand(cli: Cli): Command {
   );
 }
 
-interface Found extends LiveJson {
-  problem: null;
-}
-interface Unreadable extends Omit<LiveJson, "balance"> {
-  balance: null;
-  problem: string;
-}
-
 /** Returns the balance of an account, or why it cannot be read. */
-export async function fetchBalance(cli: Cli, account: string): Promise<Found | Unreadable> {
+export async function fetchBalance(cli: Cli, account: string) {
   try {
     return { ...(await cli.api.get<LiveJson>(showAccountLive, { account })), problem: null };
   } catch (error) {

@@ -13,13 +13,9 @@ export interface Confirmation {
 export async function requireConfirmed(cli: Cli, { effect, question }: Confirmation): Promise<void> {
   const { stdin, stderr } = cli.host;
   if (stdin.isTTY !== true) throw new OperatorError(`${effect} Confirm it with --yes.`);
-  const reader = createInterface({ input: stdin, output: stderr });
-  try {
-    // The end of the input answers nothing.
-    const ended = new Promise<string>((resolve) => reader.once("close", () => resolve("")));
-    const answer = await Promise.race([reader.question(`${effect} ${question} [y/N] `), ended]);
-    if (!/^y(es)?$/i.test(answer.trim())) throw new OperatorError("Nothing has changed.");
-  } finally {
-    reader.close();
-  }
+  using reader = createInterface({ input: stdin, output: stderr });
+  // The end of the input answers nothing.
+  const ended = new Promise<string>((resolve) => reader.once("close", () => resolve("")));
+  const answer = await Promise.race([reader.question(`${effect} ${question} [y/N] `), ended]);
+  if (!/^y(es)?$/i.test(answer.trim())) throw new OperatorError("Nothing has changed.");
 }

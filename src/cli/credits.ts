@@ -2,21 +2,20 @@
  * `inkwell credits`: top-ups, refunds and adjustments of additional credits. Each id takes effect
  * once.
  */
-import { Command } from "commander";
+import type { Command } from "commander";
 import type { AdjustmentJson, TopupJson } from "../accounts/operator-objects.ts";
 import type { PaymentReportJson } from "../accounts/payment-report.ts";
 import { addCredits, adjustCredits, refundCredits } from "../actions/credits.ts";
-import { type Fields, flag, optional } from "../actions/field.ts";
+import { type Fields, optional, optionally } from "../actions/field.ts";
 import { listPayments, reportPayments } from "../actions/views.ts";
 import { exactCredits, grouped } from "../units.ts";
-import { actionCommand, commandWith, listCommand } from "./action-command.ts";
+import { actionCommand, commandGroup, commandWith, listCommand } from "./action-command.ts";
 import type { BalanceJson } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
 
 export function creditsCommand(cli: Cli): Command {
-  const credits = new Command("credits").description("add, refund or correct additional credits");
-  const commands = [
+  return commandGroup("credits", "add, refund or correct additional credits", [
     addCommand(cli),
     actionCommand(cli, refundCredits, {
       about: "take back credits of a payment that was returned, as far as they are not spent",
@@ -33,9 +32,7 @@ export function creditsCommand(cli: Cli): Command {
       none: ({ account }) => `${account} has no payment.`,
     }),
     reportCommand(cli),
-  ];
-  for (const command of commands) credits.addCommand(command);
-  return credits;
+  ]);
 }
 
 /** Credits that were paid for, or promotional ones: two actions. */
@@ -46,9 +43,9 @@ function addCommand(cli: Cli): Command {
     account,
     credits: amount,
     payment_id: optional(payment_id),
-    promotional: optional(
-      flag({ about: "credits that nobody has paid for: they are spent first, and cannot be refunded" }),
-    ),
+    promotional: optionally.flag({
+      about: "credits that nobody has paid for: they are spent first, and cannot be refunded",
+    }),
     expires_at,
     reason: optional(reason),
     operation_id: optional(operation_id),
@@ -121,7 +118,7 @@ function reportCommand(cli: Cli): Command {
   );
 }
 
-export const csvField = optional(flag({ about: "as CSV, with every field" }));
+export const csvField = optionally.flag({ about: "as CSV, with every field" });
 
 const reportColumns = columnsOf(
   "payment",

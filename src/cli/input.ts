@@ -4,11 +4,7 @@ import type { Readable } from "node:stream";
 
 /** Returns the first line without the space around it, or an empty text. */
 export async function firstLine(input: Readable): Promise<string> {
-  const reader = createInterface({ input });
-  try {
-    for await (const line of reader) return line.trim();
-    return "";
-  } finally {
-    reader.close();
-  }
+  using reader = createInterface({ input });
+  for await (const line of reader) return line.trim();
+  return "";
 }

@@ -2,30 +2,24 @@
  * `inkwell key`: issues, lists, changes, rotates and revokes API keys. A secret is shown once;
  * only its hash is stored.
  */
-import { Command } from "commander";
-import type { KeyJson, NewKeyJson } from "../accounts/operator-objects.ts";
+import type { Command } from "commander";
+import type { Static } from "typebox";
+import type { KeyJson, keyOfSecretObject, NewKeyJson } from "../accounts/operator-objects.ts";
 import { keyState } from "../actions/columns.ts";
-import { flag, optional } from "../actions/field.ts";
+import { optional, optionally } from "../actions/field.ts";
 import { accountId } from "../actions/fields.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "../actions/keys.ts";
 import { listAllKeys, listKeys, lookUpKey, showKey } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
-import { actionCommand, commandWith } from "./action-command.ts";
+import { actionCommand, commandGroup, commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { firstLine } from "./input.ts";
 import { keyDetails, keyTable } from "./key-text.ts";
 
-interface FoundKeyJson {
-  secret: "present" | "old";
-  usable: boolean;
-  key: KeyJson;
-}
-
 export function keyCommand(cli: Cli): Command {
-  const group = new Command("key").description("issue, list, change, rotate and revoke API keys");
   const detailsOf = async (key: KeyJson) => keyDetails(key, (await cli.api.clock()).nowMs);
   const secretOf = ({ key }: NewKeyJson) => key ?? "";
-  const commands = [
+  return commandGroup("key", "issue, list, change, rotate and revoke API keys", [
     actionCommand(cli, makeKey, {
       about: "issue a key; prints it once, alone on stdout",
       text: secretOf,
@@ -57,13 +51,11 @@ export function keyCommand(cli: Cli): Command {
     actionCommand(cli, revokeKey, {
       about: "revoke a key with both of its secrets, at once and for good",
     }),
-  ];
-  for (const command of commands) group.addCommand(command);
-  return group;
+  ]);
 }
 
 function listCommand(cli: Cli): Command {
-  const all = optional(flag({ about: "include revoked and expired keys" }));
+  const all = optionally.flag({ about: "include revoked and expired keys" });
   return commandWith(
     {
       words: "key list [account]",
@@ -87,7 +79,7 @@ function listCommand(cli: Cli): Command {
 async function lookUp(cli: Cli): Promise<void> {
   if (cli.host.stdin.isTTY === true) cli.remark("Enter the key, and press Enter:");
   const secret = await firstLine(cli.host.stdin);
-  const found = await cli.api.get<FoundKeyJson>(lookUpKey, { key: secret });
+  const found = await cli.api.get<Static<typeof keyOfSecretObject.schema>>(lookUpKey, { key: secret });
   cli.print(found, keyDetails(found.key, (await cli.api.clock()).nowMs));
   const old = found.secret === "old" ? "It is the secret before the last rotation. " : "";
   cli.remark(`${old}Requests with this secret are ${found.usable ? "authenticated" : "refused"}.`);

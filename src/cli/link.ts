@@ -1,20 +1,14 @@
 /** `inkwell link`: makes, lists, changes and ends links by which many people join. */
-import { Command } from "commander";
+import type { Command } from "commander";
 import type { LinkAccountJson, LinkJson } from "../accounts/link-objects.ts";
+import type { LinkPageJson } from "../actions/link-runs.ts";
 import { closeLinkAccounts, createLink, endLink, rotateLink, setLink } from "../actions/links.ts";
 import { listLinks, showLink } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import { shortTime } from "../units.ts";
-import { actionCommand, type Given, listCommand } from "./action-command.ts";
+import { actionCommand, commandGroup, type Given, listCommand } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, count, table } from "./format.ts";
-
-interface LinkPageJson {
-  data: LinkAccountJson[];
-  next: string | null;
-  link: LinkJson;
-  seats: Record<"waiting" | "joined" | "used", number>;
-}
 
 const columns = columnsOf("link", "id name plan state taken seats ends_at domain? accounts_end_at?");
 const accountColumns = columnsOf("linkAccount", "account name joined_at state used", {
@@ -27,56 +21,44 @@ export function linkCommand(cli: Cli): Command {
     const page = await cli.api.get<LinkPageJson>(showLink, { link: given.link });
     return { effect: effect(page), question };
   };
-  return new Command("link")
-    .description("make, list, change and end links by which many people join")
-    .addCommand(
-      actionCommand(cli, createLink, {
-        about: "make a link by which many people join; prints it once, alone on stdout",
-        text: ({ link }) => link ?? "",
-        remark: ({ id, link }, done) =>
-          link === null
-            ? `Link ${id} was made before. It was shown then. For a new one: ${inkwell(`link rotate ${id}`)}`
-            : `${done} Anyone who has it can take seats. To end it: ${inkwell(`link end ${id}`)}`,
-      }),
-    )
-    .addCommand(
-      listCommand<LinkJson>(cli, listLinks, {
-        about: "list links, the newest first",
-        columns,
-        none: () => "There is no link.",
-      }),
-    )
-    .addCommand(
-      actionCommand<typeof showLink.input, LinkPageJson>(cli, showLink, {
-        about: "show a link with its seats and its accounts",
-        text: (page) => pageText(page, cli),
-        remark: ({ next }) => (next === null ? "" : `There are more accounts: --after "${next}"`),
-      }),
-    )
-    .addCommand(actionCommand(cli, setLink))
-    .addCommand(
-      actionCommand(cli, rotateLink, {
-        about: "replace a link by a new one; prints it once, alone on stdout",
-        text: ({ link }) => link ?? "",
-      }),
-    )
-    .addCommand(
-      actionCommand(cli, endLink, {
-        confirm: confirmation(
-          ({ link: { name } }) => `Ending the link of ${name} is final. Its accounts stay as they are.`,
-          "End it?",
-        ),
-      }),
-    )
-    .addCommand(
-      actionCommand(cli, closeLinkAccounts, {
-        confirm: confirmation(
-          ({ link: { name, taken } }) =>
-            `Closing the ${count(taken, "account")} of ${name} is final. Base and overage credits lapse.`,
-          "Close them?",
-        ),
-      }),
-    );
+  return commandGroup("link", "make, list, change and end links by which many people join", [
+    actionCommand(cli, createLink, {
+      about: "make a link by which many people join; prints it once, alone on stdout",
+      text: ({ link }) => link ?? "",
+      remark: ({ id, link }, done) =>
+        link === null
+          ? `Link ${id} was made before. It was shown then. For a new one: ${inkwell(`link rotate ${id}`)}`
+          : `${done} Anyone who has it can take seats. To end it: ${inkwell(`link end ${id}`)}`,
+    }),
+    listCommand<LinkJson>(cli, listLinks, {
+      about: "list links, the newest first",
+      columns,
+      none: () => "There is no link.",
+    }),
+    actionCommand<typeof showLink.input, LinkPageJson>(cli, showLink, {
+      about: "show a link with its seats and its accounts",
+      text: (page) => pageText(page, cli),
+      remark: ({ next }) => (next === null ? "" : `There are more accounts: --after "${next}"`),
+    }),
+    actionCommand(cli, setLink),
+    actionCommand(cli, rotateLink, {
+      about: "replace a link by a new one; prints it once, alone on stdout",
+      text: ({ link }) => link ?? "",
+    }),
+    actionCommand(cli, endLink, {
+      confirm: confirmation(
+        ({ link: { name } }) => `Ending the link of ${name} is final. Its accounts stay as they are.`,
+        "End it?",
+      ),
+    }),
+    actionCommand(cli, closeLinkAccounts, {
+      confirm: confirmation(
+        ({ link: { name, taken } }) =>
+          `Closing the ${count(taken, "account")} of ${name} is final. Base and overage credits lapse.`,
+        "Close them?",
+      ),
+    }),
+  ]);
 }
 
 function pageText({ link, seats, data }: LinkPageJson, cli: Cli): string {

@@ -16,6 +16,7 @@ import { setTimeout } from "node:timers/promises";
 import { type Action, requestOf } from "../actions/action.ts";
 import { ApiError } from "../actions/api-error.ts";
 import type { Fields } from "../actions/field.ts";
+import type { Page } from "../actions/pages.ts";
 import { listPlans, showTime } from "../actions/views.ts";
 import { userHeader } from "../actors.ts";
 import { commandVariable } from "../config/command-variables.ts";
@@ -41,11 +42,6 @@ import {
 type Json = Readonly<Record<string, unknown>>;
 /** Views do not say what they result in: their callers do. */
 type Asked = Pick<Action<Fields, unknown>, "id" | "http" | "input">;
-
-interface Page<Row> {
-  data: Row[];
-  next: string | null;
-}
 
 interface ApiOptions {
   host: Host;

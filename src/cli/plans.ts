@@ -1,17 +1,17 @@
 /**
  * `inkwell plans`: shows the plans of the database, and makes those of the configuration current.
  */
-import { Command } from "commander";
+import type { Command } from "commander";
 import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/plan-objects.ts";
 import { planText } from "../accounts/plan-text.ts";
 import { draftPlan, draftSentence } from "../actions/drafts.ts";
-import { flag, optional } from "../actions/field.ts";
+import { optionally } from "../actions/field.ts";
 import { applyPlans } from "../actions/service.ts";
 import { listPlans } from "../actions/views.ts";
 import type { DraftJson } from "../http/admin/draft-actions.ts";
 import { inkwell } from "../invocation.ts";
 import { isSameCap } from "../ledger/caps.ts";
-import { actionCommand, commandWith } from "./action-command.ts";
+import { actionCommand, commandGroup, commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
 import { changesText } from "./reload.ts";
@@ -28,31 +28,31 @@ interface AppliedJson extends Changes {
 }
 
 export function plansCommand(cli: Cli): Command {
-  return new Command("plans")
-    .description("list the plans of the database, draft a change, or make those of the configuration current")
-    .addCommand(
+  return commandGroup(
+    "plans",
+    "list the plans of the database, draft a change, or make those of the configuration current",
+    [
       commandWith(
         {
           words: "plans list",
           about: "list all plans with their newest version and number of accounts",
-          fields: { versions: optional(flag({ about: "earlier versions too" })) },
+          fields: { versions: optionally.flag({ about: "earlier versions too" }) },
           examples: ["plans list", "plans list --versions"],
         },
         ({ versions }) => list(cli, versions === true),
       ),
-    )
-    .addCommand(
       commandWith(
         {
           words: applyPlans.cli,
           about: "make the plans of the configuration current, even if newer ones replaced them before",
-          fields: { dry_run: optional(flag({ about: "show what would change, and change nothing" })) },
+          fields: { dry_run: optionally.flag({ about: "show what would change, and change nothing" }) },
           examples: ["plans apply --dry-run", "plans apply"],
         },
         ({ dry_run }) => apply(cli, dry_run === true),
       ),
-    )
-    .addCommand(actionCommand(cli, draftPlan, draftTexts(cli)));
+      actionCommand(cli, draftPlan, draftTexts(cli)),
+    ],
+  );
 }
 
 /** The lines alone are on stdout, so that they can go into a file. */

@@ -1,7 +1,7 @@
 /** `inkwell reload`: a running service reads its configuration again, or shows the changes. */
 import type { Command } from "commander";
 import type { SettingChangeJson } from "../accounts/setting-changes.ts";
-import { flag, optional } from "../actions/field.ts";
+import { optionally } from "../actions/field.ts";
 import { previewReload, reloadConfiguration } from "../actions/service.ts";
 import type { ReloadJson, ReloadPreviewJson } from "../http/admin/service-actions.ts";
 import { inkwell } from "../invocation.ts";
@@ -14,7 +14,7 @@ export function reloadCommand(cli: Cli): Command {
     {
       words: reloadConfiguration.cli,
       about: "make the running service read its configuration again; shows what has changed",
-      fields: { dry_run: optional(flag({ about: "show what would change, and change nothing" })) },
+      fields: { dry_run: optionally.flag({ about: "show what would change, and change nothing" }) },
       examples: reloadConfiguration.examples,
     },
     async ({ dry_run }) => {

@@ -3,9 +3,11 @@
  * or sums of them.
  */
 import type { Command } from "commander";
+import type { Static } from "typebox";
 import type { ReceiptJson } from "../accounts/operator-objects.ts";
+import type { usageHoursSchema } from "../accounts/usage-hours.ts";
 import type { UsageReportJson } from "../accounts/usage-sums.ts";
-import { choice, optional } from "../actions/field.ts";
+import { optionally } from "../actions/field.ts";
 import { listUsage, showUsageHours, sumUsage } from "../actions/views.ts";
 import { exactCredits, grouped } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
@@ -24,15 +26,13 @@ export function usageCommand(cli: Cli): Command {
       about: "list what finished requests used and cost, of one account or of all, or sum it",
       fields: {
         account: { ...account, about: "as account list shows it (default: all)" },
-        by: optional(choice(groups, { rule: "", option: "--by <what>", about: "sum instead" })),
+        by: optionally.choice(groups, { rule: "", option: "--by <what>", about: "sum instead" }),
         hours: { ...hours, option: "--hours <number>", about: "sum the last hours instead, by hour" },
-        last: optional(
-          choice(["week", "month"], {
-            rule: "",
-            option: "--last <period>",
-            about: "the week (from Monday) or the month before this one, in place of --from and --to",
-          }),
-        ),
+        last: optionally.choice(["week", "month"], {
+          rule: "",
+          option: "--last <period>",
+          about: "the week (from Monday) or the month before this one, in place of --from and --to",
+        }),
         from: {
           ...from,
           option: "--from <time>",
@@ -181,14 +181,15 @@ async function printHours(cli: Cli, given: Given, command: Command): Promise<voi
   const { account, hours, by, model, key, ...others } = given;
   if (Object.keys(others).length > 0 || (by !== undefined && by !== "model"))
     command.error("error: --hours takes an account, --model, --key and --by model, and no other option");
-  const report = await cli.api.get<UsageHoursJson>(showUsageHours, { account, hours, by, model, key });
+  const report = await cli.api.get<Static<typeof usageHoursSchema>>(showUsageHours, {
+    account,
+    hours,
+    by,
+    model,
+    key,
+  });
   cli.print(report, table(report.data, hourColumns, cli));
   if (report.data.length === 0) cli.remark(`No matching request has finished since ${report.from}.`);
-}
-
-interface UsageHoursJson {
-  from: string;
-  data: { cost_micro: number; shortfall_micro: number }[];
 }
 
 const hourColumns = columnsOf(

@@ -11,15 +11,8 @@ import { dayMs, exactCredits, grouped, hourMs, microOf } from "../units.ts";
 import type { ModelConfig } from "./model.ts";
 import { smallestRequest } from "./unpayable.ts";
 
-interface CapWarning {
-  plan: string;
-  /** Name of the cap. */
-  cap: string;
-  /** Sentences for the operator. */
-  warning: string;
-}
-
-export function capWarnings(plans: Iterable<Plan>, models: readonly ModelConfig[]): CapWarning[] {
+/** `cap`: its name. `warning`: sentences for the operator. */
+export function capWarnings(plans: Iterable<Plan>, models: readonly ModelConfig[]) {
   return [...plans].flatMap((plan) => {
     const allowed = models.filter(({ id }) => allows(plan.models, id));
     return plan.caps.flatMap((cap) =>

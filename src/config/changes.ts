@@ -31,7 +31,9 @@ export interface AppliedPlansReport extends PlanChanges {
   warnings: string[];
 }
 
-interface ConfigChanges extends SettingChanges {
+/** The result of a reload that succeeded. */
+export interface ReloadReport extends SettingChanges {
+  atMs: EpochMs;
   /**
    * Ids of plans, compared with those of the database. `retired`: the plan left the configuration;
    * its accounts keep it. `superseded`: the section was replaced by a newer one before, and is not
@@ -40,11 +42,6 @@ interface ConfigChanges extends SettingChanges {
   plans: { added: string[]; changed: string[]; retired: string[]; superseded: boolean };
   /** Sentences for the operator. */
   warnings: string[];
-}
-
-/** The result of a reload that succeeded. */
-export interface ReloadReport extends ConfigChanges {
-  atMs: EpochMs;
 }
 
 /** What a reload would change, with values as text. Secrets are not shown. */

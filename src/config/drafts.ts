@@ -7,15 +7,9 @@ import type { Price } from "../ledger/pricing.ts";
 import { given, isRecord } from "../objects.ts";
 import { parseYaml } from "./document.ts";
 import { configurationError } from "./load.ts";
-import { readPlans } from "./plan.ts";
+import { type PlanDefaults, readPlans } from "./plan.ts";
 import { Problems } from "./problems.ts";
 import { Section } from "./section.ts";
-
-interface PlanOptions {
-  modelIds: readonly string[];
-  /** That of the configuration, which a plan has unless it names one. */
-  timezone: string;
-}
 
 /** Returns the lines of a plan in the section `plans`. What is usual is left out. */
 export function planLines(plan: Plan, keys: PersonKeys, timezone: string): string {
@@ -48,7 +42,7 @@ export function priceLines({ prompt, cachedPrompt, completion }: Price): string 
 }
 
 /** Reads the lines of a plan. Throws an `OperatorError` with all their faults. */
-export function readPlanLines(lines: string, options: PlanOptions): Plan | undefined {
+export function readPlanLines(lines: string, options: PlanDefaults): Plan | undefined {
   const problems = new Problems();
   const { value } = parseYaml(`plans:\n${lines}`, "draft", {}, problems);
   const folders = { file: "", variables: "" };

@@ -6,7 +6,7 @@ import { type EventSettings, type EventType, eventTypes } from "../ledger/events
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-export type EventsConfig = ReturnType<typeof readSection>;
+export type EventsConfig = ReturnType<typeof readEvents>;
 export type EndpointConfig = EventsConfig["endpoints"][number];
 export type MailConfig = NonNullable<EventsConfig["mail"]>;
 
@@ -60,12 +60,7 @@ function typesOf(pattern: string): EventType[] {
   );
 }
 
-/** Null: no event is written. */
-export function readEvents(root: Section) {
-  return root.optionalSection("events", readSection);
-}
-
-function readSection(section: Section) {
+export function readEvents(section: Section) {
   const percents = section.list(
     "thresholds",
     kind.whole(1, 100),

@@ -113,11 +113,7 @@ export const price = whole(
   `whole credits per million tokens, from 0 to ${priceRule.max} (whole, so that no cost is ever rounded)`,
 );
 
-export const period: Kind<string> = {
-  expects: refillPeriodRule,
-  standIn: "P1D",
-  read: (value) => (typeof value === "string" && isRefillPeriod(value) ? value : undefined),
-};
+export const period = text(refillPeriodRule, isRefillPeriod, { standIn: "P1D" });
 
 /** For a time after which something ends. */
 export const lifePeriod = text("an ISO 8601 period such as P90D", isPeriod, { standIn: "P90D" });
@@ -144,9 +140,7 @@ export const money: Kind<number> = {
   },
 };
 
-export const timezone = text(timezoneRule, isTimezone, {
-  standIn: "UTC",
-});
+export const timezone = text(timezoneRule, isTimezone, { standIn: "UTC" });
 
 export const filePath = text("a path", (value) => value.trim() !== "" && !value.includes("\0"), {
   standIn: ".",

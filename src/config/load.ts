@@ -179,7 +179,7 @@ function readConfig(root: Section) {
     /** Null: no traces. */
     tracing: root.section("tracing", readTracing),
     /** Null: no events. */
-    events: readEvents(root),
+    events: root.optionalSection("events", readEvents),
     sources: readSources(root),
     /** For `inkwell chat`. */
     client: { apiKey: root.env.INKWELL_API_KEY || null },

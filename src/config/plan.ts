@@ -14,9 +14,9 @@ import { creditsMax } from "../units.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-interface PlanDefaults {
+export interface PlanDefaults {
   modelIds: readonly string[];
-  /** That of the configuration. */
+  /** That of the configuration, which a plan has unless it names one. */
   timezone: string;
 }
 

@@ -20,11 +20,6 @@ export interface ReadContext {
   folders: { file: string; variables: string };
 }
 
-interface LeafOptions<T> {
-  /** Default. Without one the value is required. */
-  or?: NoInfer<T>;
-}
-
 /** A value and its place, for checks of several values. */
 interface Placed<T> {
   value: T;
@@ -72,7 +67,8 @@ export class Section {
     return value ?? kind.standIn;
   }
 
-  value<T>(key: string, kind: Kind<T>, options: LeafOptions<T> = {}): T {
+  /** `or`: the default. Without one the value is required. */
+  value<T>(key: string, kind: Kind<T>, options: { or?: NoInfer<T> } = {}): T {
     return this.placed(key, kind, options).value;
   }
 
@@ -88,7 +84,7 @@ export class Section {
     return { value: this.#read(found, kind, this.#name(key)), where: found.where, given: true };
   }
 
-  placed<T>(key: string, kind: Kind<T>, options: LeafOptions<T> = {}): Placed<T> {
+  placed<T>(key: string, kind: Kind<T>, options: { or?: NoInfer<T> } = {}): Placed<T> {
     const found = this.optionalPlaced(key, kind);
     if (found !== null) return found;
     if (options.or !== undefined) return { value: options.or, where: this.where, given: false };

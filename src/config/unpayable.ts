@@ -8,23 +8,14 @@ import { shortestBound } from "../engines/upstream/prompt-counter.ts";
 import { shipped } from "../invocation.ts";
 import type { Plan } from "../ledger/plan.ts";
 import { costAtMost } from "../ledger/pricing.ts";
-import { exactCredits, grouped, type MicroCredits, microOf } from "../units.ts";
+import { exactCredits, grouped, microOf } from "../units.ts";
 import type { ModelConfig } from "./model.ts";
 
-interface UnpayableModel {
-  model: string;
-  /** Credits of the shortest prompt and one token. */
-  smallest: string;
-  plans: string[];
-  /** Sentences for the operator. */
-  warning: string;
-}
-
-/** A plan without credits is for purchased ones, and is left out. */
-export function unpayableModels(
-  plans: Iterable<Plan>,
-  models: readonly ModelConfig[],
-): readonly UnpayableModel[] {
+/**
+ * A plan without credits is for purchased ones, and is left out. `smallest`: credits of the
+ * shortest prompt and one token. `warning`: sentences for the operator.
+ */
+export function unpayableModels(plans: Iterable<Plan>, models: readonly ModelConfig[]) {
   const granting = [...plans]
     .map((plan) => ({ ...plan, credits: plan.base.credits + plan.overage.credits }))
     .filter(({ credits }) => credits > 0);
@@ -45,16 +36,11 @@ export function unpayableModels(
   });
 }
 
-interface SmallestRequest {
-  /** The least that a request holds. */
-  smallestMicro: MicroCredits;
-  /** Tokens of the prompt that it holds for. */
-  shortest: number;
-  isCounted: boolean;
-}
-
-/** The embedded engine and some servers count a prompt: at least one token. */
-export function smallestRequest(model: ModelConfig): SmallestRequest {
+/**
+ * Returns the least that a request holds, and for how many tokens of a prompt. The embedded engine
+ * and some servers count a prompt: at least one token.
+ */
+export function smallestRequest(model: ModelConfig) {
   const isCounted = model.engine === "llama" || dialectOf(model.dialect).tokenizer !== null;
   const shortest = isCounted ? 1 : shortestBound(model.templateTokens);
   return { smallestMicro: costAtMost(model.price, shortest, 1), shortest, isCounted };

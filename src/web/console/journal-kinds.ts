@@ -5,14 +5,8 @@ const windows = ["open", "window", "plan", "change"];
 const states = ["suspend", "resume", "end", "close"];
 const keys = ["key"];
 
-interface KindGroup {
-  title: string;
-  /** Null: all. */
-  kinds: readonly string[] | null;
-}
-
-/** By their names in the path of the page. The first one is the default. */
-export const kindGroups: ReadonlyMap<string, KindGroup> = new Map([
+/** By their names in the path of the page. The first one is the default. Null: all kinds. */
+export const kindGroups: ReadonlyMap<string, { title: string; kinds: readonly string[] | null }> = new Map([
   ["", { title: "without requests", kinds: [...credits, ...windows, ...states, ...keys] }],
   ["all", { title: "all entries", kinds: null }],
   ["payments", { title: "payments, refunds and promotional credits", kinds: credits }],

@@ -17,6 +17,7 @@ import type { requestObject } from "../../http/admin/request-object.ts";
 import type { reloadPreviewObject } from "../../http/admin/service-actions.ts";
 import type { Page } from "../shared/types.ts";
 
+export type { LinkPageJson } from "../../actions/link-runs.ts";
 export type { Readiness } from "../../http/admin/server.ts";
 
 export type Account = Static<typeof objects.accountObject.schema>;
@@ -30,7 +31,6 @@ export type Change = ToldChangeJson;
 export type OperatorKey = Static<typeof operatorKeyObject.schema>;
 export type JoinLink = Static<typeof links.linkObject.schema>;
 export type LinkAccount = Static<typeof links.linkAccountObject.schema>;
-export type LinkSeats = Static<typeof links.seatCounts>;
 export type Person = Static<typeof personObject.schema>;
 export type RunningRequest = Static<typeof requestObject.schema>;
 export type AccountLive = Static<typeof accountLiveObject.schema>;

@@ -124,21 +124,6 @@ export function signInChoices(): Promise<SignInChoices> {
   return send("GET", signInPath);
 }
 
-/** Begins to sign in with OpenID Connect. Returns the page of the issuer. */
-export async function beginSignIn(): Promise<string> {
-  return (await send<{ url: string }>("POST", signInPath)).url;
-}
-
-/** Asks for a new link of an invitation. The answer is the same for all addresses. */
-export async function askForLink(email: string): Promise<void> {
-  await send("POST", apiPath("sign-in", "links"), { email });
-}
-
-/** Asks for a mail that takes a seat of a link. The answer is the same for all addresses. */
-export async function askToJoin(join: { code: string; name: string; email: string }): Promise<void> {
-  await send("POST", apiPath("sign-in", "joins"), join);
-}
-
 /** Ends the present session, or all sessions of its owner. */
 export async function signOut(isEverywhere: boolean): Promise<void> {
   await send("DELETE", isEverywhere ? apiPath("sessions") : sessionPath);

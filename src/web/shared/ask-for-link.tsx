@@ -1,6 +1,6 @@
 /** Asks for a new link of an invitation. The page says the same for all addresses. */
 import { useState } from "preact/hooks";
-import { askForLink } from "./api.ts";
+import { apiPath, send } from "./api.ts";
 import { Form, Input, Notes, useAttempt } from "./plain-form.tsx";
 
 export function AskForLink() {
@@ -9,7 +9,7 @@ export function AskForLink() {
   const { error, attempt } = useAttempt();
   const ask = async () => {
     setSaid(null);
-    await askForLink(email.trim());
+    await send("POST", apiPath("sign-in", "links"), { email: email.trim() });
     setSaid("If this address was invited, a mail with a new link is on its way. Earlier links end.");
   };
   return (

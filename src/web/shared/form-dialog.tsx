@@ -206,7 +206,11 @@ export function Dialog(props: { title: string; cancel(): void; children: Compone
 export function Modal(props: { heading: string; cancel?(): void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   // Before the next key press, which belongs to the dialog.
-  useLayoutEffect(() => showModal(dialog.current), []);
+  useLayoutEffect(() => {
+    dialog.current?.showModal();
+    // It gives the focus back to the element that had it.
+    return () => dialog.current?.close();
+  }, []);
   return (
     <dialog
       ref={dialog}
@@ -221,16 +225,6 @@ export function Modal(props: { heading: string; cancel?(): void; children: Compo
       {props.children}
     </dialog>
   );
-}
-
-/** Returns how to close the dialog and to give the focus back to the element that had it. */
-function showModal(dialog: HTMLDialogElement | null): () => void {
-  const before = document.activeElement;
-  dialog?.showModal();
-  return () => {
-    dialog?.close();
-    if (before instanceof HTMLElement) before.focus();
-  };
 }
 
 /** Browsers report a date without its time, or half a year, as an empty field. */

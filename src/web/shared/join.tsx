@@ -1,7 +1,7 @@
 /** Joining by a link that many people have: a name, and with a mail server an address. */
 
 import { useState } from "preact/hooks";
-import { ApiError, askToJoin, signIn, signInChoices } from "./api.ts";
+import { ApiError, apiPath, send, signIn, signInChoices } from "./api.ts";
 import { Button } from "./button.tsx";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
 import { Form, Input, Notes, useAttempt } from "./plain-form.tsx";
@@ -18,7 +18,8 @@ export function JoinForm({ code, done }: { code: string; done(): void }) {
   const join = async () => {
     setSaid(null);
     if (isMailed) {
-      await askToJoin({ code, name, email: email.trim() });
+      // The answer is the same for all addresses.
+      await send("POST", apiPath("sign-in", "joins"), { code, name, email: email.trim() });
       setSaid(`A mail is on its way to ${email.trim()}. Open the link in it: it takes your seat.`);
       return;
     }

@@ -12,12 +12,10 @@ export function Menu(props: { title: ComponentChildren; class?: string; children
         details.current?.contains(event.target instanceof Node ? event.target : null) === false;
       if (details.current !== null && (isEscape || isElsewhere)) details.current.open = false;
     };
-    addEventListener("click", close);
-    addEventListener("keydown", close);
-    return () => {
-      removeEventListener("click", close);
-      removeEventListener("keydown", close);
-    };
+    const listening = new AbortController();
+    addEventListener("click", close, { signal: listening.signal });
+    addEventListener("keydown", close, { signal: listening.signal });
+    return () => listening.abort();
   }, []);
   return (
     <details class={`menu ${props.class ?? ""}`} ref={details}>

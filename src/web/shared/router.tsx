@@ -30,12 +30,10 @@ export function usePlace(): Place {
   const [place, setPlace] = useState(placeNow);
   useEffect(() => {
     const update = () => setPlace(placeNow());
-    addEventListener("popstate", update);
-    addEventListener(changed, update);
-    return () => {
-      removeEventListener("popstate", update);
-      removeEventListener(changed, update);
-    };
+    const listening = new AbortController();
+    addEventListener("popstate", update, { signal: listening.signal });
+    addEventListener(changed, update, { signal: listening.signal });
+    return () => listening.abort();
   }, []);
   return place;
 }

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, type Arrival, beginSignIn, presentSession, signIn, signInChoices } from "./api.ts";
+import { ApiError, type Arrival, apiPath, presentSession, send, signIn, signInChoices } from "./api.ts";
 import { type Joining, keepReturnPath } from "./arrival.ts";
 import { AskForLink } from "./ask-for-link.tsx";
 import { Button } from "./button.tsx";
@@ -73,7 +73,7 @@ function SignInForm(props: Required<SignInProps> & { arrival: Arrival | null }) 
   const visitIssuer = () =>
     attempt(async () => {
       setSecretWrong(false);
-      const url = await beginSignIn();
+      const { url } = await send<{ url: string }>("POST", apiPath("sign-in"));
       // What was typed on the page stays: this tab waits for the other one.
       if (isOverPage) return void open(url, "_blank", "noopener");
       keepReturnPath();

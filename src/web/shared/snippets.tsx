@@ -7,12 +7,8 @@ import { Code } from "./copy.tsx";
 
 const unknownUrl = "URL_OF_THE_API";
 
-/** Null: this page does not know the URL. */
-function apiUrlOf(publicUrl: string | null): string {
-  return `${(publicUrl ?? unknownUrl).replace(/\/+$/, "")}/v1`;
-}
-
 interface SnippetsProps {
+  /** Null: this page does not know the URL. */
   publicUrl: string | null;
   model: string;
   /** A key, or what stands in its place. */
@@ -22,7 +18,8 @@ interface SnippetsProps {
 export function Snippets({ publicUrl, model, secret }: SnippetsProps) {
   const [chosen, choose] = useState(0);
   const id = useId();
-  const all = Object.entries(snippets(apiUrlOf(publicUrl), model, secret)).map(
+  const url = `${(publicUrl ?? unknownUrl).replace(/\/+$/, "")}/v1`;
+  const all = Object.entries(snippets(url, model, secret)).map(
     ([name, code]) => [...name.split(": "), code] as const,
   );
   const [title = "", where = "", code = ""] = all[chosen] ?? [];

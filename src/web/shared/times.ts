@@ -1,17 +1,15 @@
 /** Times as text: relative to now, exact in UTC, and as days in the zone of the configuration. */
-import type { EpochMs } from "../../units.ts";
+import { dayMs, type EpochMs, hourMs } from "../../units.ts";
 
 const second = 1000;
 const minute = 60 * second;
-const hour = 60 * minute;
-const day = 24 * hour;
 
 /** Each unit counts from the value where a person changes to it. */
 const units = [
-  { name: "year", ms: 365 * day, fromMs: 730 * day },
-  { name: "month", ms: 30 * day, fromMs: 60 * day },
-  { name: "day", ms: day, fromMs: 2 * day },
-  { name: "hour", ms: hour, fromMs: 2 * hour },
+  { name: "year", ms: 365 * dayMs, fromMs: 730 * dayMs },
+  { name: "month", ms: 30 * dayMs, fromMs: 60 * dayMs },
+  { name: "day", ms: dayMs, fromMs: 2 * dayMs },
+  { name: "hour", ms: hourMs, fromMs: 2 * hourMs },
   { name: "minute", ms: minute, fromMs: 100 * second },
   { name: "second", ms: second, fromMs: 10 * second },
 ] as const;
@@ -60,7 +58,7 @@ export function clockTime(ms: EpochMs): string {
 
 /** Returns `on 1 January`, with the year if it is not near. */
 export function dayInWords(ms: EpochMs, nowMs: EpochMs): string {
-  const isFar = Math.abs(ms - nowMs) > 300 * day;
+  const isFar = Math.abs(ms - nowMs) > 300 * dayMs;
   const words = new Intl.DateTimeFormat("en-GB", {
     timeZone: timezone(),
     day: "numeric",
@@ -72,7 +70,7 @@ export function dayInWords(ms: EpochMs, nowMs: EpochMs): string {
 
 /** Returns a day that is some days later. */
 export function dayAfter(date: string, daysLater: number): string {
-  return new Date(Date.parse(date) + daysLater * day).toISOString().slice(0, 10);
+  return new Date(Date.parse(date) + daysLater * dayMs).toISOString().slice(0, 10);
 }
 
 /** Returns the present day, moved by some days. */
@@ -106,13 +104,13 @@ export function hourOf(ms: EpochMs): string {
 
 /** Returns the last hours, the hour of `ms` being the last one. */
 export function hoursUntil(ms: EpochMs, count: number): string[] {
-  return Array.from({ length: count }, (_, index) => hourOf(ms - (count - 1 - index) * hour));
+  return Array.from({ length: count }, (_, index) => hourOf(ms - (count - 1 - index) * hourMs));
 }
 
 /** Returns how many hours of its day, in the zone, have begun at a time. */
 export function hoursOfDay(ms: EpochMs): number {
   let count = 1;
-  while (dateOf(ms - count * hour) === dateOf(ms)) count += 1;
+  while (dateOf(ms - count * hourMs) === dateOf(ms)) count += 1;
   return count;
 }
 

@@ -3,6 +3,9 @@ import type { Static } from "typebox";
 import type { refills } from "../../accounts/balance-object.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { usageReportSchema } from "../../accounts/usage-sums.ts";
+
+export type { Page } from "../../actions/pages.ts";
+
 import type { rowsPage } from "../../http/admin/account-rows.ts";
 import type { lastChunk } from "../../http/api/chat.ts";
 import type { choicesObject, ownSession, sessionObject } from "../../http/api/session.ts";
@@ -12,12 +15,6 @@ export type Session = Static<typeof sessionObject.schema>;
 export type OwnSession = Static<typeof ownSession.schema>;
 /** How people can sign in. */
 export type SignInChoices = Static<typeof choicesObject.schema>;
-
-export interface Page<Row> {
-  data: Row[];
-  /** The cursor of the next page; null on the last one. */
-  next: string | null;
-}
 
 export type RowsPage = Static<typeof rowsPage>;
 export type Balance = Static<typeof objects.balance>;

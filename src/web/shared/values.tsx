@@ -49,8 +49,8 @@ export function Id({ of: id }: { of: string }) {
   );
 }
 
-export function Time({ at, none = "never" }: { at: string | null; none?: string }) {
-  if (at === null) return <span class="quiet">{none}</span>;
+export function Time({ at }: { at: string | null }) {
+  if (at === null) return <span class="quiet">never</span>;
   const ms = Date.parse(at);
   return (
     <time dateTime={at} title={exactTime(ms)}>

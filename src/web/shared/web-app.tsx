@@ -95,9 +95,7 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
   );
 }
 
-interface FrameProps extends Pick<AppProps, "words" | "sections" | "Page" | "search"> {
-  leave(how: Leaving): void;
-}
+type FrameProps = Omit<AppProps, "arrival"> & { leave(how: Leaving): void };
 
 function Frame({ words, sections, Page, search, leave }: FrameProps) {
   const place = usePlace();

@@ -11,11 +11,10 @@ import { Link, type Place, pathTo } from "../../shared/router.tsx";
 import { Secret } from "../../shared/secret.tsx";
 import { Empty } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
-import type { Page } from "../../shared/types.ts";
 import { Badge, Time } from "../../shared/values.tsx";
 import { accountCell } from "../account-link.tsx";
 import { Dots } from "../dots.tsx";
-import type { JoinLink, LinkAccount, LinkSeats } from "../types.ts";
+import type { JoinLink, LinkAccount, LinkPageJson } from "../types.ts";
 
 const accountsMax = 500;
 
@@ -53,16 +52,11 @@ const accountColumns = columnsOf("linkAccount", "name account joined_at state us
   used: ({ used }: LinkAccount) => (used ? "yes" : "not yet"),
 });
 
-interface LinkState extends Page<LinkAccount> {
-  link: JoinLink;
-  seats: LinkSeats;
-}
-
 /** A class joins while somebody looks: the page asks again and again. */
 export function LinkPage({ id }: { id: string }) {
   const [changes, setChanges] = useState(0);
-  const isBusy = ({ link }: LinkState) => link.state === "open" && link.taken > 0;
-  const live = useLive<LinkState>(`${apiPath("links", id)}?limit=${accountsMax}`, isBusy, changes);
+  const isBusy = ({ link }: LinkPageJson) => link.state === "open" && link.taken > 0;
+  const live = useLive<LinkPageJson>(`${apiPath("links", id)}?limit=${accountsMax}`, isBusy, changes);
   const { link } = live.value ?? {};
   return (
     <>
@@ -99,7 +93,7 @@ export function LinkPage({ id }: { id: string }) {
   );
 }
 
-function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link" | "seats">) {
+function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkPageJson, "link" | "seats">) {
   const { seats, taken, plan, state, domain, ends_at: endsAt, ended_at: endedAt } = link;
   const { accounts_end_at: accountsEndAt } = link;
   const shownWaiting = Math.min(waiting, seats - taken);
