@@ -59,7 +59,7 @@ type RowsProps<Row> = TableProps<Row> & { rows: readonly Row[] };
 /** A row without `keyOf` is known by its id, or else by its place. */
 export function Table<Row extends object>(props: RowsProps<Row>) {
   const { rows, empty } = props;
-  return rows.length === 0 && empty !== undefined ? <>{empty}</> : <Rows {...props} />;
+  return rows.length === 0 && empty !== undefined ? empty : <Rows {...props} />;
 }
 
 function Rows<Row extends object>(props: RowsProps<Row>) {
