@@ -93,7 +93,7 @@ test("the first steps of a new service lead to a key that is handed over, and go
 
 test("a mistyped key signs nobody out, and what needs attention has a button", async (visit) => {
   const { page, expects } = visit;
-  await page.addInitScript(`localStorage.removeItem("inkwell-first-steps-away")`);
+  await using _script = await page.addInitScript(`localStorage.removeItem("inkwell-first-steps-away")`);
   await page.route("**/admin/overview", async (route) => {
     const response = await route.fetch();
     if (response.status() === 304) return await route.fulfill({ response });

@@ -1,22 +1,25 @@
 /** Joining a class by a link and a mail in a real browser: the mail takes the seat. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { launchChromium, noChromium } from "../fixtures/chromium.ts";
+import { browserOfTests } from "../fixtures/browser.ts";
+import { noChromium } from "../fixtures/chromium.ts";
 import { assertAccessible } from "../fixtures/console.ts";
 import { startInvitations } from "../fixtures/invitations.ts";
 import { linkIn } from "../fixtures/mail-server.ts";
 import { until } from "../fixtures/until.ts";
 
+const startBrowser = browserOfTests();
+
 describe("a browser", { skip: noChromium ?? false }, () => {
   test("asks for a mail, whose link opens the account in which a key is made", async () => {
-    await using chromium = await launchChromium();
+    const browser = await startBrowser();
     await using place = await startInvitations({ hasMail: true });
     const { id, code } = await place.link({ domain: "uni.example" });
     const seats = async () => {
       const { body } = await place.operator.get(`/admin/links/${id}`);
       return body.seats;
     };
-    const context = await chromium.browser.newContext();
+    await using context = await browser.newContext();
     const page = await context.newPage();
     const send = page.getByRole("button", { name: "Send me the link" });
     await page.goto(`${place.portal.url}/#join=${"x".repeat(43)}`);
@@ -41,7 +44,8 @@ describe("a browser", { skip: noChromium ?? false }, () => {
     assert.partialDeepStrictEqual(await seats(), { waiting: 1, joined: 0 });
 
     // It is opened on another device.
-    const phone = await (await chromium.browser.newContext()).newPage();
+    await using otherDevice = await browser.newContext();
+    const phone = await otherDevice.newPage();
     await phone.goto(linkIn(place.mail.mails[0]));
     await phone.getByRole("button", { name: "Open my account" }).click();
     await phone.getByRole("navigation", { name: "Sections" }).waitFor();

@@ -22,7 +22,7 @@ async function press(page: Page, name: string): Promise<void> {
 test("a class is pasted, previewed by row and imported; its links are saved, and its dots follow", async (visit) => {
   const { page, service, expects } = visit;
   await service.call("POST", "/admin/accounts", { id: "pupil00", plan: "starter", owner: "Before" });
-  await open(visit, "/accounts");
+  await open(visit, "/accounts?search=pupil");
   await page.getByRole("button", { name: "Import", exact: true }).click();
   const dialog = page.getByRole("dialog");
   expects("400 POST /admin/accounts/import");

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, noChromium } from "../fixtures/chromium.ts";
+import { browserOfTests } from "../fixtures/browser.ts";
+import { noChromium } from "../fixtures/chromium.ts";
 import { assertAccessible, personMenu, signOut } from "../fixtures/console.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { releaseTest } from "../fixtures/thorough.ts";
@@ -16,12 +17,14 @@ const rules = {
   contact: "the help desk",
 } as const;
 
+const startBrowser = browserOfTests();
+
 describe("a browser", { skip: noChromium ?? false }, () => {
   const opened = new AsyncDisposableStack();
   let browser: Browser;
   let place: SignInPlaces;
   before(async () => {
-    ({ browser } = opened.use(await launchChromium()));
+    browser = await startBrowser();
     place = opened.use(await startSignIn(rules, { personKeys: { most: 1, life: "P180D" } }));
   });
   after(() => opened.disposeAsync());

@@ -1,9 +1,4 @@
-/**
- * The portal with the miniature model, jobs and dialogs of both listeners, and pages during a
- * restart.
- */
+/** The portal with the miniature model, and with plans of which little is left. */
 import "../portal-chat.test.ts";
 import "../portal-keys.test.ts";
-import "../action-dialogs.test.ts";
-import "../jobs.test.ts";
-import "../restart.test.ts";
+import "../portal-pages.test.ts";
