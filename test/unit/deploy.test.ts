@@ -350,6 +350,19 @@ test("trusts no address of clients, and proxies add the address of theirs", () =
   );
 });
 
+test("the sites of nginx set nothing for other sites", () => {
+  for (const file of globSync("deploy/nginx*.conf", { cwd: root })) {
+    if (file.endsWith("snippet.conf")) continue;
+    const outer = textOf(file).match(/^[^\s#}]\S*/gm) ?? [];
+    const allowed = ["map", "limit_conn_zone", "limit_req_zone", "upstream", "server"];
+    assert.deepEqual(
+      outer.filter((word) => !allowed.includes(word)),
+      [],
+      file,
+    );
+  }
+});
+
 test("lists the nodes in the balancers and in Prometheus", () => {
   const services = Object.keys(fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"))).services));
   const servers = [...textOf("deploy/haproxy.cfg").matchAll(/^ {2}server (\S+) (\S+):(\d+)$/gm)];
@@ -497,12 +510,16 @@ describe("the program itself accepts", () => {
     run("haproxy", "-c", "-f", path.join(root, "deploy/haproxy.cfg"));
   });
 
-  test("nginx.conf", { skip: missing("nginx", "-v") }, () => {
+  test("nginx.conf, but not beside a site that gets all requests", {
+    skip: missing("nginx", "-v"),
+  }, () => {
     const folder = newFolder();
     // The check opens the ports of the configuration, and port 80 needs privileges.
-    const socket = `listen unix:${folder}/socket;`;
-    const sites = textOf("deploy/nginx.conf").replace("listen 80;", socket);
+    const socket = `listen unix:${folder}/socket default_server;`;
+    const sites = textOf("deploy/nginx.conf").replace("listen 80 default_server;", socket);
     run("nginx", "-t", ...nginxArguments(folder, sites));
+    const other = nginxArguments(newFolder(), `${sites} server { ${socket} }`);
+    assert.throws(() => run("nginx", "-t", ...other), /duplicate default server/);
   });
 
   test("compose.yaml", { skip: missing("docker", "compose", "version") }, () => {
