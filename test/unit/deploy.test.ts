@@ -623,6 +623,36 @@ test("tells of each event that dies, also after others were sent again or delete
   run("promtool", "test", "rules", file);
 });
 
+test("tells of an audit older than two days, if one was ever recorded", {
+  skip: missing("promtool", "--version"),
+}, () => {
+  const alert = {
+    exp_labels: { severity: "warning" },
+    exp_annotations: {
+      summary: "The ledger was last audited 2d 1h 0m 0s ago",
+      runbook: "docs/operating/alerts.md#inkwellauditold",
+    },
+  };
+  const file = path.join(newFolder(), "test.yml");
+  const none = Array.from({ length: 60 }, () => "NaN").join(" ");
+  // The audit of the first hour, as two nodes report it. One of them has just started.
+  const tests = [
+    { values: "3600x60", eval_time: "50h", exp_alerts: [alert] },
+    { values: "3600x60", eval_time: "49h", exp_alerts: [] },
+    { values: none, eval_time: "50h", exp_alerts: [] },
+  ].map(({ values, eval_time, exp_alerts }) => ({
+    interval: "1h",
+    input_series: [
+      { series: 'inkwell_audit_timestamp_seconds{instance="a"}', values },
+      { series: 'inkwell_audit_timestamp_seconds{instance="b"}', values: none },
+    ],
+    alert_rule_test: [{ eval_time, alertname: "InkwellAuditOld", exp_alerts }],
+  }));
+  const rule_files = [path.join(root, "deploy/prometheus/alerts.yml")];
+  writeFileSync(file, stringify({ rule_files, evaluation_interval: "1h", tests }));
+  run("promtool", "test", "rules", file);
+});
+
 test("mentions every file of deploy/ in docs/operating", () => {
   const documented = globSync("docs/operating/*.md", { cwd: root }).map(textOf).join("\n");
   for (const file of globSync("deploy/**/*.*", { cwd: root }).concat("deploy/Dockerfile")) {
