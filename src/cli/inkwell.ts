@@ -5,11 +5,22 @@
 import { fileURLToPath } from "node:url";
 import { keepNewObjectsYoung, returnMemoryOfStart } from "../heap.ts";
 import { nodeTooOld } from "./node-version.ts";
+import { signalExitCodes } from "./signals.ts";
 
 const tooOld = nodeTooOld(process.versions.node, process.execPath, fileURLToPath(import.meta.url));
 if (tooOld !== null) {
   process.stderr.write(tooOld);
   process.exit(1);
+}
+
+// The system drops signals to the first process of a container, unless somebody listens. A command
+// that listens too does what it wants.
+if (process.pid === 1) {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.on(signal, () => {
+      if (process.listenerCount(signal) === 1) process.exit(signalExitCodes[signal]);
+    });
+  }
 }
 
 // Half of these threads look up host names, and one waits for 10 s and more if the name server is

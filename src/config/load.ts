@@ -197,8 +197,17 @@ function readSources(root: Section) {
     hubToken: env.HF_TOKEN || null,
     /** Only the variables of pip, proxies and certificates, such as `PIP_INDEX_URL`. */
     env: Object.fromEntries(Object.entries(env).filter(([name]) => network.test(name))),
-    home: env.HOME || homedir(),
+    home: env.HOME || homeHere(),
   };
+}
+
+/** In a container, the user may have no entry in passwd. Its home is then /, as Docker has it. */
+function homeHere(): string {
+  try {
+    return homedir();
+  } catch {
+    return "/";
+  }
 }
 
 function findFile(cwd: string, named: string | undefined, env: Environment): string | null {

@@ -11,6 +11,9 @@ const answerBytesMax = 256 * 1024;
 /** Time of one request, its answer included. */
 export const answerSeconds = 10;
 
+/** Statuses with which a proxy or a limit asks to come later. */
+const laterStatuses = [408, 425, 429];
+
 /** The issuer does not answer, or fails itself. Trying again later may help. */
 export class IssuerAwayError extends Error {
   override readonly name = "IssuerAwayError";
@@ -24,9 +27,10 @@ export const boundedFetch: CustomFetch = async (url, { body, signal, ...options 
       ...(body === undefined || body === null ? {} : { body: formOf(body) }),
       ...(signal === undefined ? {} : { signal }),
     });
-    if (response.status >= 500) throw new IssuerAwayError(`${host} responds with status ${response.status}`);
-    const bytes = await bodyOf(response, host);
     const { status, headers } = response;
+    if (status >= 500 || laterStatuses.includes(status))
+      throw new IssuerAwayError(`${host} responds with status ${status}`);
+    const bytes = await bodyOf(response, host);
     // A response with one of these statuses cannot have a body.
     const hasBody = ![204, 205, 304].includes(status);
     return new Response(hasBody ? bytes : null, { status, headers });

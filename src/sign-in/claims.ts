@@ -11,6 +11,9 @@ import type { EpochMs } from "../units.ts";
 const groupsMax = 10_000;
 const groupCharactersMax = 1_000;
 
+/** Clocks of the issuer and of this machine may differ by so much. */
+const clocksDifferMs = 5 * 60_000;
+
 export interface Identity {
   issuer: string;
   sub: string;
@@ -42,7 +45,7 @@ export function identityIn(claims: TokenClaims, groupsClaim: string): Identity {
     groups: groupsIn(claims[groupsClaim]),
     hasTooManyGroups:
       claims.hasgroups === true || (isRecord(claims._claim_names) && groupsClaim in claims._claim_names),
-    authenticatedMs: typeof claims.auth_time === "number" ? Math.floor(claims.auth_time * 1000) : null,
+    authenticatedMs: pastIn(claims.auth_time),
   };
 }
 
@@ -55,6 +58,12 @@ export function needsMore(claims: Claims, groupsClaim: string): boolean {
 /** A text that no rule of Inkwell accepts counts as absent. */
 function textIn(claim: unknown, pattern: RegExp): string | null {
   return typeof claim === "string" && pattern.test(claim) ? claim : null;
+}
+
+/** Only a time until now, or a little later by the clock of the issuer. */
+function pastIn(claim: unknown): EpochMs | null {
+  const ms = typeof claim === "number" ? Math.floor(claim * 1000) : -1;
+  return ms >= 0 && ms <= Date.now() + clocksDifferMs ? ms : null;
 }
 
 /** Some issuers send one group as a text. Any other form counts as absent, as a whole. */

@@ -9,6 +9,11 @@ import { IssuerAwayError } from "./bounded-fetch.ts";
 const charactersMax = 300;
 const causesMax = 4;
 
+/** Keycloak has `not_allowed`. The long ones are those of OpenID Connect. */
+const personRefusals =
+  /^(?:invalid_grant|access_denied|not_allowed|(?:login|interaction|consent|account_selection)_required)$/;
+const invalidTokens = /^OAUTH_JWT_(?:CLAIM_COMPARISON|TIMESTAMP_CHECK)_FAILED$/;
+
 /** The answer of the issuer is invalid, or is not for this sign-in. */
 export class RejectedAnswerError extends Error {
   override readonly name = "RejectedAnswerError";
@@ -29,6 +34,20 @@ export function isAway(error: unknown): boolean {
 /** Whether the issuer refuses the client id or the client secret. */
 export function isClientRefused(error: unknown): boolean {
   return chainOf(error).some((each) => ["invalid_client", "unauthorized_client"].includes(oauthCodeOf(each)));
+}
+
+/**
+ * Whether the issuer does not confirm a person any more. It says so, or its token is invalid or is
+ * somebody else's. Any other failure is one of the issuer, and says nothing about the person.
+ */
+export function isPersonRefused(error: unknown): boolean {
+  return chainOf(error).some((each) => {
+    if (each instanceof RejectedAnswerError) return each.cause === undefined;
+    const code = "code" in each ? each.code : null;
+    // The same code is that of an answer without any token.
+    if (code === "OAUTH_INVALID_RESPONSE") return /\bJWT\b/.test(each.message);
+    return personRefusals.test(oauthCodeOf(each)) || (typeof code === "string" && invalidTokens.test(code));
+  });
 }
 
 /** The `error` of an answer of OAuth, or that of its header `www-authenticate`. */

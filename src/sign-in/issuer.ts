@@ -38,6 +38,8 @@ interface IssuerAnswer {
 interface Discovered {
   library: Library;
   config: Client.Configuration;
+  /** Returns the same configuration, whose requests another function sends. */
+  configWith(send: Client.CustomFetch): Client.Configuration;
   atMs: number;
 }
 
@@ -115,15 +117,33 @@ export class Issuer {
     });
   }
 
-  /** Asks again about a person. The answer has another refresh token if the issuer rotates it. */
-  async refresh(refreshToken: string, person: { issuer: string; sub: string }): Promise<IssuerAnswer> {
-    return await this.#ask(async ({ library, config }) => {
+  /**
+   * Asks again about a person. `keep` gets the new refresh token, if the issuer rotates it, before
+   * anything else can fail: the old one works no more.
+   */
+  async refresh(
+    refreshToken: string,
+    person: { issuer: string; sub: string },
+    keep: (refreshToken: string) => Promise<void>,
+  ): Promise<IssuerAnswer> {
+    return await this.#ask(async ({ library, configWith }) => {
+      const config = configWith(async (url, options) => {
+        const response = await boundedFetch(url, options);
+        // Only the exchange is a POST.
+        const answer: unknown =
+          options.method === "POST" &&
+          (await response
+            .clone()
+            .json()
+            .catch(() => null));
+        if (isRecord(answer) && typeof answer.refresh_token === "string") await keep(answer.refresh_token);
+        return response;
+      });
       const tokens = await library.refreshTokenGrant(config, refreshToken);
       // An answer without an ID token is about the person of the refresh token.
       const claims = tokens.claims() ?? { iss: person.issuer, sub: person.sub };
       if (claims.sub !== person.sub) throw new RejectedAnswerError("the refreshed token is somebody else's");
-      const answer = await this.#answerOf({ library, config }, tokens, claims);
-      return { ...answer, refreshToken: answer.refreshToken ?? refreshToken };
+      return await this.#answerOf({ library, config }, tokens, claims);
     });
   }
 
@@ -157,7 +177,7 @@ export class Issuer {
     return (await this.#discover()).config.serverMetadata();
   }
 
-  async #ask<T>(send: (discovered: Pick<Discovered, "library" | "config">) => Promise<T>): Promise<T> {
+  async #ask<T>(send: (discovered: Discovered) => Promise<T>): Promise<T> {
     const discovered = await this.#discover();
     try {
       return await send(discovered);
@@ -210,23 +230,26 @@ export class Issuer {
       requireIssuer(metadata, issuer);
       const authentication = this.#authentication ?? firstAuthentication(metadata);
       this.#authentication = authentication;
-      const config = new library.Configuration(
-        { ...metadata, id_token_signing_alg_values_supported: asymmetricOf(metadata) },
-        clientId,
-        undefined,
-        clientSecret === null
-          ? library.None()
-          : authentication === "client_secret_post"
-            ? library.ClientSecretPost(clientSecret)
-            : library.ClientSecretBasic(clientSecret),
-      );
-      config[library.customFetch] = boundedFetch;
-      config.timeout = answerSeconds;
-      if (issuer.startsWith("http:")) library.allowInsecureRequests(config);
-      // Without it, the library trusts tokens that come over TLS, whatever their signature.
-      library.enableNonRepudiationChecks(config);
+      const configWith = (send: Client.CustomFetch) => {
+        const config = new library.Configuration(
+          { ...metadata, id_token_signing_alg_values_supported: asymmetricOf(metadata) },
+          clientId,
+          undefined,
+          clientSecret === null
+            ? library.None()
+            : authentication === "client_secret_post"
+              ? library.ClientSecretPost(clientSecret)
+              : library.ClientSecretBasic(clientSecret),
+        );
+        config[library.customFetch] = send;
+        config.timeout = answerSeconds;
+        if (issuer.startsWith("http:")) library.allowInsecureRequests(config);
+        // Without it, the library trusts tokens that come over TLS, whatever their signature.
+        library.enableNonRepudiationChecks(config);
+        return config;
+      };
       this.#failed = null;
-      this.#discovered = { library, config, atMs: this.#nowMs() };
+      this.#discovered = { library, config: configWith(boundedFetch), configWith, atMs: this.#nowMs() };
       return this.#discovered;
     } catch (error) {
       const away = isAway(error) ? error : new IssuerMisdescribedError(reasonOf(error), { cause: error });

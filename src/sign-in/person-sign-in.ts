@@ -6,7 +6,7 @@
  * verifier follow from the state, the secret of the page that began it and the operator token, so
  * they are stored nowhere, and only the same page of the same listener can finish it. Person, role
  * and account are read again with each request. The issuer is asked again each hour about
- * operators; if it is away, their sessions go on.
+ * operators; if it is away or ill, their sessions go on.
  */
 import { hash, randomBytes } from "node:crypto";
 import type { Logger } from "pino";
@@ -22,7 +22,7 @@ import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
-import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
+import { isAway, isClientRefused, isPersonRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
 import { People } from "./people.ts";
 import { issuerUnavailable, signInFailed, signInOff } from "./refusals.ts";
@@ -219,22 +219,19 @@ export class PersonSignIn implements SignedInPeople {
     if (due === null) return person;
     const { logger } = this.#deps;
     try {
-      const { identity, refreshToken, problem } = await issuer.refresh(due.refreshToken, person);
+      const keep = (token: string) => this.#sessions.reseal(session, secrets, token);
+      const { identity, problem } = await issuer.refresh(due.refreshToken, person, keep);
       if (problem !== null) logger.warn({ reason: problem }, "the userinfo endpoint was not read");
-      if (refreshToken !== null) await this.#sessions.reseal(session, secrets, refreshToken);
       return await this.#people.recordCheck(person, identity, settings);
     } catch (error) {
       const reason = reasonOf(error);
-      if (isUnusable(error)) {
-        logger.warn({ person: person.id, reason }, "an operator could not be checked at the issuer again");
-        await due.putOff(checkAgainMs);
-        return person;
-      }
       const isNotAdmitted = error instanceof Refusal && error.code === "not_admitted";
-      if (!(error instanceof RejectedAnswerError || isNotAdmitted)) {
-        // A failure of the database says nothing about the person.
+      if (!(isPersonRefused(error) || isNotAdmitted)) {
+        // A failure of the issuer or the database says nothing about the person.
         await due.putOff(checkAgainMs);
-        throw error;
+        if (!(isUnusable(error) || error instanceof RejectedAnswerError)) throw error;
+        logger.warn({ person: person.id, reason }, "an operator could not be checked at the issuer again");
+        return person;
       }
       logger.info(
         { person: person.id, reason },

@@ -447,6 +447,8 @@ export class Metrics implements RequestObserver {
     for (const gauge of this.#modelGauges) gauge.reset();
     for (const { id: model, engine } of sources.catalog.all()) {
       const load: EngineLoad = engine.load?.() ?? { running: 0, waiting: 0 };
+      // So that the first such tokens are an increase.
+      for (const kind of ["prompt", "completion"]) this.#uncharged.inc({ model, kind }, 0);
       this.#ready.set({ model }, engine.state === "ready" ? 1 : 0);
       const failing = engine.servers?.()?.filter(({ state }) => state !== "ok") ?? [];
       this.#failingServers.set({ model }, failing.length);

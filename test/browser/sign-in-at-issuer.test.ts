@@ -57,6 +57,19 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       assert.ok(!page.url().includes("code="), page.url());
     }));
 
+  test("loads a page again that it has kept for Back: it waits for the issuer, or has data of before", () =>
+    visit(async (page) => {
+      for (const url of [`${place.portal.url}/`, `${place.operator.url}/console`]) {
+        await page.goto(url);
+        await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+        await page.evaluate("window.isKept = true");
+        // This browser keeps no page.
+        await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))");
+        await page.waitForFunction("window.isKept === undefined");
+        await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+      }
+    }));
+
   releaseTest("is told whom to ask if nobody has given its user access", () =>
     visit(async (page) => {
       place.issuer.signsIn({ sub: "eve", groups: [] });

@@ -181,6 +181,9 @@ test("counts and logs the tokens that a hold does not pay for, and charges none 
     price: { prompt: 10_000, completion: 300_000 },
   });
   await using _ = service;
+  const uncharged = (kind: string) =>
+    sampleOf(service, `inkwell_uncharged_tokens_total{model="puppet",kind="${kind}"}`);
+  assert.deepEqual([await uncharged("prompt"), await uncharged("completion")], [0, 0]);
   const answer = service.chat({ model: "puppet" });
   await until("the engine has the request", () => engine.generations.length === 1);
   engine.last.begin();
@@ -190,8 +193,6 @@ test("counts and logs the tokens that a hold does not pay for, and charges none 
   await (await answer).text();
   const [row] = await service.store.usage({ limit: 1 });
   assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfallMicro], [10, 3, 0]);
-  const uncharged = (kind: string) =>
-    sampleOf(service, `inkwell_uncharged_tokens_total{model="puppet",kind="${kind}"}`);
   assert.deepEqual([await uncharged("prompt"), await uncharged("completion")], [2, 2]);
   const line = service.log.find(({ msg }) => /more tokens than the hold paid for/.test(String(msg)));
   assert.deepEqual(

@@ -534,6 +534,74 @@ test("if the issuer is away, sessions of operators go on, and the issuer is aske
     await until("the session has ended", async () => (await ask("GET", "/admin/accounts")).status === 401);
   }));
 
+const json = "application/json";
+for (const [sentence, url, status, type, body, headers = {}] of [
+  ["limits the rate", "/token", 429, json, '{"error":"slow_down"}'],
+  ["has a proxy that does not find it", "/token", 404, "text/plain", "404 page not found"],
+  ["has a proxy that blocks requests", "/token", 403, "text/html", "<p>blocked"],
+  ["shows a page", "/token", 200, "text/html", "<p>Maintenance"],
+  ["shows an object", "/token", 200, json, '{"state":"maintenance"}'],
+  ["redirects", "/token", 302, "text/html", "", { location: "/maintenance" }],
+  ["is away for a time", "/token", 400, json, '{"error":"temporarily_unavailable"}'],
+  ["has a failure", "/token", 400, json, '{"error":"server_error"}'],
+  ["hides its keys", "/jwks", 404, "text/plain", "404 page not found"],
+  ["does not answer for its keys", "/jwks", 503, "text/plain", "away"],
+  ["has no keys", "/jwks", 200, json, "{}"],
+] as const) {
+  test(`if the issuer ${sentence}, sessions of operators go on, and so does its refresh token`, () =>
+    afterAnHour(async (place, ask) => {
+      place.people.configure(place.settings);
+      place.issuer.intercept = (request, response) => {
+        if (request.url !== url) return false;
+        response.writeHead(status, { "content-type": type, ...headers }).end(body);
+        return true;
+      };
+      assert.equal((await ask("GET", "/admin/accounts")).status, 200);
+      const { log, store } = place.service;
+      assert.ok(log.some(({ msg }) => String(msg).includes("could not be checked at the issuer")));
+      place.issuer.intercept = null;
+      const { times } = store;
+      store.times = () => ({ ...times(), nowMs: times().nowMs + 6 * 60_000 });
+      place.people.configure(place.settings);
+      const before = tokenRequests(place);
+      assert.equal((await ask("GET", "/admin/accounts")).status, 200);
+      assert.equal(tokenRequests(place) - before, 1, "it is asked again");
+    }));
+}
+
+for (const [sentence, change] of [
+  ["invalid", (payload: Record<string, unknown>) => ({ ...payload, exp: 1 })],
+  ["for another client", (payload: Record<string, unknown>) => ({ ...payload, aud: "other" })],
+  ["somebody else's", (payload: Record<string, unknown>) => ({ ...payload, sub: "eve" })],
+  ["signed by somebody else", null],
+] as const) {
+  test(`an operator whose next token is ${sentence} is out`, async () => {
+    await using hostile = await startHostileIssuer();
+    const operators = [{ kind: "group", value: "all", role: "owner" }] as const;
+    await using place = await startSignIn({ operators, issuer: hostile.url });
+    hostile.exchange = (response, idToken) =>
+      response.setHeader("content-type", json).end(
+        JSON.stringify({
+          access_token: "at",
+          token_type: "Bearer",
+          id_token: idToken,
+          refresh_token: "rt",
+        }),
+      );
+    const signedIn = await place.finish("operator", hostile.answer(await place.begin("operator")));
+    assert.equal(signedIn.status, 200, signedIn.text);
+    const ask = sender(place, "operator", (signedIn.headers.get("set-cookie") ?? "").split(";")[0] ?? "");
+    const { store } = place.service;
+    const { times } = store;
+    store.times = () => ({ ...times(), nowMs: times().nowMs + 1.1 * hourMs });
+    hostile.forge = (token) =>
+      change === null
+        ? { ...token, signature: () => Buffer.alloc(256, 1).toString("base64url") }
+        : { ...token, payload: change(token.payload) };
+    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+  });
+}
+
 test("if a check cannot be recorded, the session goes on, and the issuer is asked again later", () =>
   afterAnHour(async (place, ask) => {
     const { store } = place.service;

@@ -415,6 +415,15 @@ describe("an issuer that lies", () => {
       /status 502/,
     ],
     [
+      "limits the rate",
+      () => {
+        issuer.exchange = (response) => response.writeHead(429).end();
+      },
+      503,
+      "issuer_unavailable",
+      /status 429/,
+    ],
+    [
       "closes the connection",
       () => {
         issuer.exchange = (response) => response.destroy();

@@ -5,6 +5,7 @@ import { People } from "../../src/sign-in/people.ts";
 import { noContact } from "../../src/store/contacts.ts";
 import { newPerson } from "../../src/store/people.ts";
 import { suspensionChange } from "../../src/store/person-changes.ts";
+import { startHostileIssuer } from "../fixtures/hostile-issuer.ts";
 import type { TestClaims } from "../fixtures/issuer.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, refused } from "../fixtures/operator.ts";
@@ -26,13 +27,45 @@ const ada = { sub: "ada", name: "Ada Lovelace", email: "Ada@example.edu", email_
 test("an operator signs in, and has the highest role that matches", async () => {
   await using place = await startSignIn(rules);
   place.issuer.signsIn({ ...ada, groups: ["it-staff"] });
-  const cookie = await place.signIn("operator");
+  const signedIn = await place.attempt("operator");
+  const cookie = (signedIn.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
   const { body } = await place.ask("operator", "GET", "/admin/session", undefined, { cookie });
   assert.equal(body.role, "owner");
+  assert.deepEqual(signedIn.body, body, "the answer of the sign-in shows the same session");
   assert.partialDeepStrictEqual(body.person, { name: "Ada Lovelace", email: "Ada@example.edu" });
   const { id } = fieldsOf(body.person);
   const line = place.service.log.find(({ msg }) => msg === "a person has signed in");
   assert.partialDeepStrictEqual(line, { by: "issuer", person: id, role: "owner", client: "127.0.0.1" });
+});
+
+test("a time of the sign-in that cannot be is not believed", async () => {
+  await using hostile = await startHostileIssuer();
+  const operators = [{ kind: "group", value: "all", role: "viewer" }] as const;
+  await using place = await startSignIn({ operators, issuer: hostile.url });
+  const soon = Math.floor(Date.now() / 1000) + 60;
+  for (const time of [soon, soon + 3600, 1e300]) {
+    hostile.forge = (token) => ({ ...token, payload: { ...token.payload, auth_time: time } });
+    const answer = await place.finish("operator", hostile.answer(await place.begin("operator")));
+    assert.equal(answer.status, 200, answer.text);
+  }
+  const { store } = place.service;
+  const [person] = await store.listPeople({ limit: 1 });
+  const times = (await store.sessionsOf(person?.id ?? "")).map(({ authenticatedMs }) => authenticatedMs);
+  assert.deepEqual(times.toSorted(), [soon * 1000, null, null].toSorted());
+});
+
+test("the portal shows and logs people as people", async () => {
+  await using place = await startSignIn(rules, { service: { otherPlans: [planOf("guest", 5, 0)] } });
+  place.issuer.signsIn({ ...ada, groups: ["students"] });
+  const { body, headers } = await place.attempt("portal");
+  assert.partialDeepStrictEqual(body, { person: { name: "Ada Lovelace" }, role: null });
+  const [cookie = ""] = (headers.get("set-cookie") ?? "").split(";");
+  assert.equal((await place.ask("portal", "DELETE", "/api/session", undefined, { cookie })).status, 204);
+  const said = place.service.log.filter(({ msg }) => String(msg).endsWith("has signed out"));
+  assert.deepEqual(
+    said.map(({ msg }) => msg),
+    ["a person has signed out"],
+  );
 });
 
 test("the first rule that matches gives a person an account, once, with a generated name", async () => {

@@ -36,9 +36,7 @@ const proxies: Record<string, { file: string; program: string[]; configure: Conf
     configure(folder, port, plainPort, configuration) {
       const sites = configuration
         .replaceAll("listen 443 ", `listen 127.0.0.1:${port} `)
-        .replace("listen 80;", `listen 127.0.0.1:${plainPort};`)
-        .replace("/etc/letsencrypt/live/example.edu/fullchain.pem", `${folder}/cert.pem`)
-        .replace("/etc/letsencrypt/live/example.edu/privkey.pem", `${folder}/key.pem`);
+        .replace("listen 80;", `listen 127.0.0.1:${plainPort};`);
       return ["nginx", ...nginxArguments(folder, sites)];
     },
   },

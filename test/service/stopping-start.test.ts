@@ -3,6 +3,8 @@
  * these answers end as at any other stop, within the same times.
  */
 import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import path from "node:path";
@@ -11,12 +13,54 @@ import { type FileServer, startServer } from "../fixtures/file-server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { inkwell, startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
-import { freePort, newFolder, type Output, quickEntry, startProgram } from "../fixtures/program.ts";
+import {
+  entry,
+  environment,
+  freePort,
+  newFolder,
+  type Output,
+  quickEntry,
+  startProgram,
+} from "../fixtures/program.ts";
 import { quickTimes } from "../fixtures/quick-times.ts";
 import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { type Call, startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, text, usage } from "../fixtures/upstream-events.ts";
+
+/** Process 1 of its own container. It gets SIGTERM when it loads the module. */
+function startFirst(folder: string, args: readonly string[], module: string) {
+  const hook = `import { registerHooks } from "node:module";
+registerHooks({ load(url, context, next) {
+  if (url.endsWith(${JSON.stringify(module)})) process.kill(process.pid, "SIGTERM");
+  return next(url, context);
+} });`;
+  const preload = `data:text/javascript,${encodeURIComponent(hook)}`;
+  const command = [...alone, process.execPath, "--import", preload, entry, ...args];
+  // Without the bundles of the tests, which have no modules.
+  const env = { ...environment(folder), NODE_OPTIONS: "" };
+  const child = spawn("unshare", command, { cwd: folder, env, stdio: ["ignore", "pipe", "inherit"] });
+  // It is up.
+  child.stdout.on("data", (text) => /Operator/.test(text) && child.kill("SIGKILL"));
+  return once(child, "close");
+}
+
+const alone = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+const noFirst =
+  spawnSync("unshare", [...alone, "true"]).status === 0 ? false : "only root can start a process 1 here";
+
+test("as process 1, the program ends if SIGTERM comes while it loads, whatever the command", {
+  skip: noFirst,
+}, async () => {
+  await using folder = await newFolder();
+  for (const [args, module] of [
+    [["serve"], "/cli/program.ts"],
+    [["key", "list"], "/cli/key.ts"],
+  ] as const) {
+    const [code, signal] = await startFirst(folder.path, args, module);
+    assert.deepEqual([code, signal], [143, null], args.join(" "));
+  }
+});
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 

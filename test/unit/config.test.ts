@@ -5,6 +5,8 @@
 // this form.
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
+import os from "node:os";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { engineEnvironment } from "../../src/config/engine-environment.ts";
@@ -661,4 +663,18 @@ describe("the operator token", () => {
 test("the price of 1,000 credits is read exactly", () => {
   const { currency } = load(`${oneModel}\ncurrency: { code: EUR, credits_1000: 0.29 }\n`);
   assert.deepEqual(currency, { code: "EUR", priceMicro: 290_000 });
+});
+
+test("a user of a container without HOME and without an entry in passwd has the home /", () => {
+  const { homedir } = os;
+  os.homedir = () => {
+    throw new Error("uv_os_homedir returned ENOENT");
+  };
+  syncBuiltinESMExports();
+  try {
+    assert.equal(loadConfig({ cwd: import.meta.dirname, env: {} }).sources.home, "/");
+  } finally {
+    os.homedir = homedir;
+    syncBuiltinESMExports();
+  }
 });

@@ -31,7 +31,7 @@ async function startHaproxy(text: string, node: string) {
 async function startNginx(text: string, node: string) {
   const port = await freePort();
   const sites = text
-    .replace("listen 80;", `listen 127.0.0.1:${port};`)
+    .replace("listen 80 default_server;", `listen 127.0.0.1:${port};`)
     .replaceAll(/127\.0\.0\.1:80[89]0/g, node);
   return { port, proxy: spawn("nginx", nginxArguments(newFolder(), sites), { stdio: "ignore" }) };
 }

@@ -350,6 +350,19 @@ test("trusts no address of clients, and proxies add the address of theirs", () =
   );
 });
 
+test("the sites of nginx set nothing for other sites", () => {
+  for (const file of globSync("deploy/nginx*.conf", { cwd: root })) {
+    if (file.endsWith("snippet.conf")) continue;
+    const outer = textOf(file).match(/^[^\s#}]\S*/gm) ?? [];
+    const allowed = ["map", "limit_conn_zone", "limit_req_zone", "upstream", "server"];
+    assert.deepEqual(
+      outer.filter((word) => !allowed.includes(word)),
+      [],
+      file,
+    );
+  }
+});
+
 test("lists the nodes in the balancers and in Prometheus", () => {
   const services = Object.keys(fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"))).services));
   const servers = [...textOf("deploy/haproxy.cfg").matchAll(/^ {2}server (\S+) (\S+):(\d+)$/gm)];
@@ -497,12 +510,16 @@ describe("the program itself accepts", () => {
     run("haproxy", "-c", "-f", path.join(root, "deploy/haproxy.cfg"));
   });
 
-  test("nginx.conf", { skip: missing("nginx", "-v") }, () => {
+  test("nginx.conf, but not beside a site that gets all requests", {
+    skip: missing("nginx", "-v"),
+  }, () => {
     const folder = newFolder();
     // The check opens the ports of the configuration, and port 80 needs privileges.
-    const socket = `listen unix:${folder}/socket;`;
-    const sites = textOf("deploy/nginx.conf").replace("listen 80;", socket);
+    const socket = `listen unix:${folder}/socket default_server;`;
+    const sites = textOf("deploy/nginx.conf").replace("listen 80 default_server;", socket);
     run("nginx", "-t", ...nginxArguments(folder, sites));
+    const other = nginxArguments(newFolder(), `${sites} server { ${socket} }`);
+    assert.throws(() => run("nginx", "-t", ...other), /duplicate default server/);
   });
 
   test("compose.yaml", { skip: missing("docker", "compose", "version") }, () => {
@@ -603,6 +620,36 @@ test("tells of each event that dies, also after others were sent again or delete
   }));
   const rule_files = [path.join(root, "deploy/prometheus/alerts.yml")];
   writeFileSync(file, stringify({ rule_files, evaluation_interval: "1m", tests }));
+  run("promtool", "test", "rules", file);
+});
+
+test("tells of an audit older than two days, if one was ever recorded", {
+  skip: missing("promtool", "--version"),
+}, () => {
+  const alert = {
+    exp_labels: { severity: "warning" },
+    exp_annotations: {
+      summary: "The ledger was last audited 2d 1h 0m 0s ago",
+      runbook: "docs/operating/alerts.md#inkwellauditold",
+    },
+  };
+  const file = path.join(newFolder(), "test.yml");
+  const none = Array.from({ length: 60 }, () => "NaN").join(" ");
+  // The audit of the first hour, as two nodes report it. One of them has just started.
+  const tests = [
+    { values: "3600x60", eval_time: "50h", exp_alerts: [alert] },
+    { values: "3600x60", eval_time: "49h", exp_alerts: [] },
+    { values: none, eval_time: "50h", exp_alerts: [] },
+  ].map(({ values, eval_time, exp_alerts }) => ({
+    interval: "1h",
+    input_series: [
+      { series: 'inkwell_audit_timestamp_seconds{instance="a"}', values },
+      { series: 'inkwell_audit_timestamp_seconds{instance="b"}', values: none },
+    ],
+    alert_rule_test: [{ eval_time, alertname: "InkwellAuditOld", exp_alerts }],
+  }));
+  const rule_files = [path.join(root, "deploy/prometheus/alerts.yml")];
+  writeFileSync(file, stringify({ rule_files, evaluation_interval: "1h", tests }));
   run("promtool", "test", "rules", file);
 });
 

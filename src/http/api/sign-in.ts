@@ -17,6 +17,7 @@ import { limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
 import type { Listener, SignInPlace } from "../../sign-in/person-sign-in.ts";
 import { changeLogRow } from "../../store/change-log.ts";
+import { isPersonId } from "../../store/people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
@@ -208,8 +209,8 @@ export class BrowserSignIn<Found extends SessionRow> {
 
   /** Ends the session that the request has, in favour of another one. */
   async #complete(request: FastifyRequest, page: string, by: string, started: NewSession): Promise<SignedIn> {
-    const { section, person, logger, metrics, store } = this.#options;
-    const { who } = started;
+    const { section, person, logger, metrics, store, sessions } = this.#options;
+    const { who, cookie } = started;
     const isPerson = who !== undefined && "person" in who;
     // Not of keys: a caller could fill the log, which nothing shortens.
     if (isPerson || who === undefined) {
@@ -225,7 +226,9 @@ export class BrowserSignIn<Found extends SessionRow> {
     metrics.signedIn(section, "signed_in");
     const fields = { requestId: request.id, client: addressOf(request), by, ...who };
     logger.info(fields, `${isPerson ? "a person" : person} has signed in`);
-    return { session: started.session, setCookie: this.cookieOf(started) };
+    // The one that was found has the person and the role, too.
+    const session = (await sessions.find({ cookie, page })) ?? started.session;
+    return { session, setCookie: this.cookieOf(started) };
   }
 
   /**
@@ -274,7 +277,8 @@ export class BrowserSignIn<Found extends SessionRow> {
     // Nobody waits for the issuer.
     if (given.kind === "secret")
       void issuer.revokeToken(session, { cookie: given.secret, page: requirePage(headers) });
-    logger.info({ requestId: request.id, client: addressOf(request) }, `${person} has signed out`);
+    const who = isPersonId(session.owner) ? "a person" : person;
+    logger.info({ requestId: request.id, client: addressOf(request) }, `${who} has signed out`);
     return setCookie(this.#cookie, "", 0);
   }
 
