@@ -36,7 +36,7 @@ import type { Portal } from "./portal.ts";
 import { reloadPreview } from "./reload-preview.ts";
 import type { RunningModels } from "./running-models.ts";
 import type { ServicePlans } from "./service-plans.ts";
-import { type Followed, followMs } from "./worker-here.ts";
+import { type Followed, followed, followMs } from "./worker-here.ts";
 
 /** Everything that a reload changes or needs. */
 export interface ReloadedDependencies {
@@ -62,8 +62,6 @@ export interface ReloadedDependencies {
   onApplied(config: Config): void;
 }
 
-const followed = "";
-
 const explanations = {
   starting: "The service is still starting. Send the request again when all models have been loaded.",
   reloading: "Another reload is running. Send the request again when it has ended.",
@@ -76,6 +74,8 @@ export class Reloader {
   #phase: keyof typeof explanations | "idle" = "starting";
   #last: LastReload | null = null;
   #underWay: Promise<unknown> | null = null;
+  /** What another worker has asked for last. */
+  #newest: Config | null = null;
   readonly #closing = new AbortController();
   readonly #opened = Promise.withResolvers<void>();
   readonly #askOthers: (followed: Followed) => Promise<(string | null)[]>;
@@ -120,7 +120,10 @@ export class Reloader {
 
   /** Does what another worker has done, which keeps who reloaded. Returns why it could not. */
   async #follow({ by, config }: Followed): Promise<string> {
+    this.#newest = config;
     await this.#opened.promise;
+    // Another reload has been asked for meanwhile.
+    if (config !== this.#newest) return followed;
     const reload = async () => this.#ended(true, (await this.#reload(by, () => config)).atMs);
     return await this.#alone(reload).then(() => followed, messageOf);
   }

@@ -36,6 +36,9 @@ export interface Followed {
   config: Config;
 }
 
+/** The answer to it, if nothing went wrong: no reason. */
+export const followed = "";
+
 /** The longest time that a worker waits for the others: their plans may wait for the database. */
 export const followMs = 60_000;
 

@@ -16,7 +16,14 @@ import { service } from "../actors.ts";
 import type { Config } from "../config/load.ts";
 import { fieldOf } from "../objects.ts";
 import { lastingMetrics } from "../telemetry/instruments.ts";
-import { type Followed, type FromWorker, followMs, type ShownStart, type ToWorker } from "./worker-here.ts";
+import {
+  type Followed,
+  type FromWorker,
+  followed,
+  followMs,
+  type ShownStart,
+  type ToWorker,
+} from "./worker-here.ts";
 
 /** Pauses before a worker is started again, by the number of starts in a row that have failed. */
 const pausesMs = [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] as const;
@@ -112,8 +119,12 @@ export class Workers {
     // The others have reloaded since its welcome, when it could not follow them yet.
     else if (!this.#isHungUp && !isDeepStrictEqual(member.config, this.#config)) {
       const argument = serialize({ by: service, config: this.#config } satisfies Followed);
-      // It logs its failure.
-      void this.#answerOf(member, { kind: "ask", question: "reload", argument, own: null, waitMs: followMs });
+      const asked = { kind: "ask", question: "reload", argument, own: null, waitMs: followMs } as const;
+      void this.#answerOf(member, asked).then((answer) => {
+        const reason: unknown = answer && deserialize(answer);
+        if (reason !== followed)
+          this.#logger.warn({ worker: member.worker.id, reason }, "a worker did not reload");
+      });
     }
     if (this.#hasBeenUp || this.#isStopping) return;
     while (this.#members.size < this.#config.workers) this.#start();
@@ -169,7 +180,7 @@ export class Workers {
     this.#asks += 1;
     const id = this.#asks;
     const { promise, resolve } = Promise.withResolvers<Uint8Array | null>();
-    const late = setTimeout(resolve, asked.waitMs, null);
+    const late = setTimeout(resolve, asked.waitMs, null).unref();
     this.#asked.set(id, resolve);
     tell(member, { ...asked, id });
     const answer = await promise;

@@ -4,9 +4,9 @@
  * commit ends.
  *
  * Guarantees that the operations of an account keep their order, and that no account waits for the
- * pause of another. An operation is rejected if its account stays locked for longer than
- * `giveUpMs`. The first commit that answers all operations of an account ends its queue.
- * Operations that arrived meanwhile return to the commit queue.
+ * pause of another. An operation is rejected if its account is still locked after `giveUpMs`, in
+ * which its wait for the store counts. The first commit that answers all operations of an account
+ * ends its queue. Operations that arrived meanwhile return to the commit queue.
  */
 
 import { StoreUnavailableError } from "../errors.ts";

@@ -235,7 +235,7 @@ export class Ledger {
       return;
     }
     const queue = this.#queueOf(account);
-    entry.waitingSinceMs ??= performance.now();
+    entry.waitingSinceMs = performance.now();
     queue.waiting.push(entry);
     queue.underWay ??= this.#run(queue);
   }

@@ -36,7 +36,6 @@ interface PeopleDependencies {
   tell?: TellAccess | undefined;
 }
 
-/** Names of accounts that rules open: `p-` and the digits of the person. */
 interface Admission {
   plan: Verdict<string>;
   linkable: string | null;
@@ -44,6 +43,7 @@ interface Admission {
   identity: Identity;
 }
 
+/** Names of accounts that rules open: `p-` and the digits of the person. */
 const generatedName = /^p-[0-9a-f]{16}$/;
 const lapsingAtOnce = 100;
 /** Rules suspend active accounts only, so few of their suspensions follow one another. */

@@ -39,7 +39,8 @@ export function actionRoute<Context, Result>(
       // The API has checked the parts, and no two of them have a field of the same name.
       const parts = [request.params, request.query, request.body].filter(isRecord);
       const format = action.csv === true && acceptsCsv(request.headers.accept) ? { format: "csv" } : {};
-      const outcome = await bound.run(contextOf(request), Object.assign({}, format, ...parts));
+      const input: object = Object.assign({}, format, ...parts);
+      const outcome = await bound.run(contextOf(request), input);
       reply.code(action.status === 201 && !outcome.isNew ? 200 : (action.status ?? 200));
       const type = typeOf(action, outcome.result);
       if (type !== null) reply.header("content-type", type);

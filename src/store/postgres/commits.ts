@@ -19,7 +19,7 @@
  * | attempts are repeated by | because of | at most |
  * |---|---|---|
  * | `Ledger` (ledger/ledger.ts) | a `StoreUnavailableError` | 7 times in 15 s, with its wait |
- * | `AccountQueues` (ledger/) | the answer `locked` | for 15 s |
+ * | `AccountQueues` (ledger/) | the answer `locked` | for 15 s, with its wait |
  * | `PostgresCommits.commit` | an account or payment that another node just wrote | 2 times |
  * | `#withoutLocked` | a lock timeout; it then skips locked accounts | once |
  */
