@@ -3,6 +3,7 @@
  * and of the words of their names. Each kind reads a few rows of an index of ids, and the words of
  * its own table; receipts are found by their ids alone (docs/decisions/0110-one-search.md).
  */
+import { numberIn } from "./account-rows.ts";
 import { Conditions, pageSize } from "./conditions.ts";
 import { inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
 import { type Finding, type FindingsQuery, findingColumns } from "./store.ts";
@@ -82,5 +83,5 @@ const findingTable = tableOf("finding", findingColumns);
 
 /** Returns the row of `findingsSql`. */
 export function findingOf(cells: readonly unknown[]): Finding {
-  return findingTable.rowOf(cells, 1);
+  return findingTable.rowOf(cells.map(numberIn), 1);
 }

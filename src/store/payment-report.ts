@@ -5,8 +5,10 @@
  * up to what was left at its end: every charge counts at its own time, and what was held then
  * counts as left.
  */
+
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { EpochMs } from "../units.ts";
+import { numberIn } from "./account-rows.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import { tableOf } from "./table.ts";
 
@@ -75,5 +77,5 @@ export function paymentPeriodsSql(
 
 /** Returns the payment of a row of `paymentPeriodsSql`. */
 export function paymentPeriodOf(cells: readonly unknown[]): PaymentPeriod {
-  return periodTable.rowOf(cells);
+  return periodTable.rowOf(cells.map(numberIn));
 }

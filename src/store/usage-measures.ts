@@ -19,6 +19,8 @@ const fields = {
   shortfallMicro: "c.shortfall",
 } as const;
 
+const names = Object.keys(fields);
+
 /** Tokens and credits of requests. Corrections by late charges can make token counts negative. */
 export type UsageSum = {
   [Name in keyof typeof fields]: Name extends `${string}Micro` ? MicroCredits : number;
@@ -38,8 +40,20 @@ export const measuresOfCharge = Object.entries(measures)
 
 /** Reads the columns of `measures` that begin at cell `from`. */
 export function sumIn(cells: readonly unknown[], from: number): UsageSum {
-  const sums = Object.keys(fields).map((field, index) => [field, exact(cells[index + from])]);
-  return Object.fromEntries(sums);
+  const of = (field: keyof typeof fields) => exact(cells[from + names.indexOf(field)]);
+  return {
+    requests: of("requests"),
+    late: of("late"),
+    promptTokens: of("promptTokens"),
+    cachedTokens: of("cachedTokens"),
+    completionTokens: of("completionTokens"),
+    reasoningTokens: of("reasoningTokens"),
+    costMicro: of("costMicro"),
+    baseMicro: of("baseMicro"),
+    overageMicro: of("overageMicro"),
+    additionalMicro: of("additionalMicro"),
+    shortfallMicro: of("shortfallMicro"),
+  };
 }
 
 /**
