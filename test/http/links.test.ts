@@ -176,7 +176,7 @@ test("what a link cannot be is refused with what would be right, and nothing is 
     [{ seats: 0 }, /from 1 to 10000/],
     [{ seats: 10_001 }, /from 1 to 10000/],
     [{ ends_at: "2020-01-01" }, /ends_at must be after now/],
-    [{ accounts_end_at: "2020-01-01" }, /accounts_end_at must not be before ends_at/],
+    [{ accounts_end_at: "2020-01-01" }, /accounts_end_at must not be before the end of the link/],
     [{ name: "" }, /name must be/],
     [{ domain: "a@b" }, /domain must be/],
   ] as const)

@@ -71,5 +71,5 @@ test("what a link cannot be is refused with the option at fault", async () => {
   refused(await ledger.inkwell(...create, "--plan", "gone"), /gone/);
   refused(await ledger.inkwell(...create, "--ends", "2020-01-01"), /--ends must be after now/);
   const early = await ledger.inkwell(...create, "--accounts-end", "2099-01-01");
-  refused(early, /--accounts-end must not be before/);
+  refused(early, /--accounts-end must not be before the end of the link: /);
 });
