@@ -660,6 +660,9 @@ test("every path that a document names exists", () => {
         ? globSync(path, { cwd: root }).length > 0
         : existsSync(join(root, path));
       assert.ok(isThere, `${document} names ${path}, which does not exist`);
+      const ofCheckout = /^(?:src|test|bench|tools)\//;
+      const isLost = linked !== undefined && ofCheckout.test(path) && !ofCheckout.test(document);
+      assert.ok(!isLost, `${document} links to ${path}, which the package lacks: name it without a link`);
     }
   }
 });

@@ -325,8 +325,10 @@ const documents = path.join(import.meta.dirname, "..", "docs");
 const screenshots = path.join(documents, "screenshots");
 const [wanted = "", folder = screenshots] = process.argv.slice(2);
 const taken = shots.filter(({ name }) => name.includes(wanted));
-if (taken.length === 0)
-  throw new Error(`No page has "${wanted}" in its name: ${shots.map(({ name }) => name).join(", ")}.`);
+if (taken.length === 0) {
+  console.error(`No page has "${wanted}" in its name: ${shots.map(({ name }) => name).join(", ")}.`);
+  process.exit(2);
+}
 mkdirSync(folder, { recursive: true });
 for (const file of readdirSync(folder)) {
   if (wanted === "" && file.endsWith(".png")) rmSync(path.join(folder, file));

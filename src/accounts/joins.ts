@@ -211,16 +211,9 @@ export class Joins {
   }
 }
 
-/**
- * Returns a name as it is stored: without control characters, which a page or a copy may have
- * brought.
- */
+/** Returns a name as it is stored: with no blanks at its ends, and one between words. */
 function typedName(name: string, param: string): string {
-  const clean = name
-    .replace(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202A-\u202E\u2066-\u2069]+/gu, " ")
-    .replace(/\s+/g, " ")
-    .trim();
-  if (rules.typedName.pattern.test(clean)) return clean;
+  if (rules.typedName.pattern.test(name)) return name.trim().replace(/\s+/g, " ");
   throw invalidValue(param, `${param} must be ${rules.typedName.rule}.`);
 }
 

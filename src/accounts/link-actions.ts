@@ -155,7 +155,7 @@ export class LinkActions {
     if (accountsEndMs === null || accountsEndMs >= endsMs) return;
     throw invalidValue(
       "accounts_end_at",
-      `accounts_end_at must not be before ends_at: accounts are opened until ${isoTime(endsMs)}. Nothing has changed.`,
+      `accounts_end_at must not be before the end of the link: accounts are opened until ${isoTime(endsMs)}. Nothing has changed.`,
     );
   }
 

@@ -68,7 +68,7 @@ interface ActionDependencies {
   tell?: TellAccess | undefined;
 }
 
-/** `invited` and `lapsed`: nobody has used the link. A lapsed one has ended. */
+/** `invited` and `lapsed`: nobody has used the link. A lapsed one has ended, or its account. */
 export const invitationStates = ["invited", "lapsed", "joined", "used"] as const;
 
 /** An account of a list. The balance is null if it cannot be read, for this reason. */
@@ -186,9 +186,12 @@ export class OperatorActions {
         ...whole.get(row.id),
         overdue: [],
       });
-      const invitation = states.get(row.id) ?? null;
+      const { state = row.state } = "problem" in read ? {} : read;
+      const found = states.get(row.id) ?? null;
+      // The link of a closed account leads nowhere.
+      const invitation = found === "invited" && state === "closed" ? "lapsed" : found;
       if ("problem" in read) return { ...row, balance: null, balanceProblem: read.problem, invitation };
-      const { plan, nextPlan, state } = read;
+      const { plan, nextPlan } = read;
       return { ...row, plan, nextPlan, state, balance: read, balanceProblem: null, invitation };
     });
   }

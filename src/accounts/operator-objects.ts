@@ -107,7 +107,7 @@ export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
     orNull(
       Type.Enum([...invitationStates], {
         description:
-          "`invited`: the link can be used; `lapsed`: it has ended, and nobody came; `joined`: the person has come; `used`: and a request of the account has finished",
+          "`invited`: the link can be used; `lapsed`: it has ended, or the account is closed, and nobody came; `joined`: the person has come; `used`: and a request of the account has finished",
       }),
     ),
     (row) => row.invitation,

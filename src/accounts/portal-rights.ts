@@ -239,9 +239,10 @@ export function requireLife(
   nowMs: EpochMs,
 ): void {
   if (life === null || (typeof expiresMs === "number" && expiresMs <= endOf(life, nowMs))) return;
+  const fault = expiresMs === undefined ? "is missing. It must be" : "must be";
   throw invalidValue(
     "expires_at",
-    `expires_at must be ${new Date(endOf(life, nowMs)).toISOString()} or earlier: a key of your plan lives for ${life} at most.`,
+    `expires_at ${fault} ${new Date(endOf(life, nowMs)).toISOString()} or earlier: a key of your plan lives for ${life} at most.`,
   );
 }
 

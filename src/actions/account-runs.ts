@@ -36,11 +36,16 @@ import { listAccounts, showAccount } from "./views.ts";
 const bind = bindFor<OperatorActions>();
 const toState = { active: "resume", suspended: "suspend", closed: "close" } as const;
 
+/** As forms and lists of accounts, without blanks at the ends of the owner. */
+function contactIn<Given extends { owner?: string | null | undefined }>(given: Given) {
+  return defined({ ...given, owner: given.owner?.trim() ?? given.owner });
+}
+
 export const accountActions = {
   openAccount: bind(openAccount, accountObject.schema, async (operator, input) => {
     const { id, plan, credits, paymentId: payment = null, dryRun = false, ...rest } = input;
     const additional = credits === undefined ? undefined : { amountMicro: microOf(credits), payment };
-    const contact = defined(rest);
+    const contact = contactIn(rest);
     const isNew = await openDraft(operator, { id, plan, contact, additional }, dryRun);
     if (isNew && dryRun) {
       const { atMs } = operator.store.times();
@@ -92,7 +97,7 @@ export const accountActions = {
     return accountObject.of(await operator.account(account));
   }),
   setContact: bind(setContact, accountObject.schema, async (operator, { account, ...rest }) => {
-    const contact = defined(rest);
+    const contact = contactIn(rest);
     const options = { by: operator.by, dryRun: false };
     const outcome = await operator.store.putAccount({ id: account, plan: null, contact }, options);
     if (outcome.kind !== "exists" && outcome.kind !== "opened") throw refusalOf(outcome);

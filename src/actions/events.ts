@@ -32,5 +32,6 @@ export const sendEvents = action({
     intro: "They keep their ids. A receiver that remembers ids ignores the events that it has.",
     submit: "Send again",
   },
-  done: ({ events }: { events: number }) => `${events} events are sent again.`,
+  done: ({ events }: { events: number }) =>
+    `${events === 1 ? "1 event is" : `${events} events are`} sent again.`,
 });

@@ -57,7 +57,7 @@ export const usageActions = {
 /** Returns the period of a list. */
 export function periodIn({ from, to }: { from?: EpochMs | undefined; to?: EpochMs | undefined }) {
   if (from !== undefined && to !== undefined && to <= from) {
-    throw invalidValue("to", "to must be after from: to itself is excluded.");
+    throw invalidValue("to", "to must be after the beginning of the period: its own time is excluded.");
   }
   return { fromMs: from, toMs: to };
 }
@@ -81,7 +81,7 @@ export async function sumsIn(
   const from = dayNamed("from", input.from, timezone);
   const to = dayNamed("to", input.to, timezone);
   if (from !== undefined && to !== undefined && to <= from) {
-    throw invalidValue("to", "to must be after from: the day of to is excluded.");
+    throw invalidValue("to", "to must be after the beginning of the period: its own day is excluded.");
   }
   const wanted = { by, model, key, from, to, order };
   if (format === "csv") {

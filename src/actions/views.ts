@@ -39,7 +39,7 @@ export const listAccounts = view({
   help:
     "`search` finds accounts whose id begins with the text, or whose owner, e-mail and external id have words that begin with its words, without accents. `external_id` finds one account. " +
     "`low_balance` finds accounts with less than one credit, or less than a tenth of the credits of both windows, additional credits included. " +
-    "`not_come` finds accounts with an invitation that nobody has used. " +
+    "`not_come` finds accounts with an invitation that nobody has used, without closed ones. " +
     "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
   http: "GET /admin/accounts",
   cli: "account list",

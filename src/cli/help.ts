@@ -32,7 +32,7 @@ export function rootCommand(version: string): Command {
 A first tour, in the folder of the service:
 ${tour.map(([args, purpose]) => `  ${inkwell(args).padEnd(tourWidth)}  ${purpose}`).join("\n")}
 
-Commands ask the running service of this folder, or --server. Without a service they work on the ledger itself; only chat, reload and console need one.
+Commands ask the running service of this folder, or --server. Without a service they work on the ledger itself; only chat, reload, console and models draft need one.
 Exit codes: 0 done, 1 refused (stderr has the reason), 2 wrong usage. Results go to stdout, remarks to stderr.
 With --json, an error is one line on stdout: {"error":{"code","message"}}. ${shipped("docs/cli.md")} describes every document.
 Settings and their variables: ${shipped("inkwell.example.yaml")}. Operation: ${shipped("docs/operating/README.md")}, and as pages with a search: /docs of the operator listener.`,
@@ -47,7 +47,7 @@ export function examples(...lines: string[]): string {
 /** Configures the help of a command: its full usage, required options, and a hint after errors. */
 export function explainUse(command: Command): void {
   if (command.commands.length > 0)
-    command.helpCommand("help [command]", "the same as --help after the command");
+    command.helpCommand("help [command...]", "the same as --help after the command");
   command
     .usage(usageOf(command))
     .helpOption("-h, --help", "show this")

@@ -1,6 +1,6 @@
 /**
- * `inkwell models`: lists the models of the configuration with what a running service found odd
- * about them, and downloads their files in advance.
+ * `inkwell models`: lists the models of the configuration with their state in a running service
+ * and what it found odd about them, and downloads their files in advance.
  */
 
 import { Command } from "commander";
@@ -10,6 +10,7 @@ import { shownSource } from "../app/shown-settings.ts";
 import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
+import type { ModelJson } from "../http/admin/live-objects.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
 import { inkwell } from "../invocation.ts";
 import { megabytes } from "../model-files/progress.ts";
@@ -57,18 +58,24 @@ export function modelsCommand(cli: Cli): Command {
 
 const columns = columnsOf(
   "model",
-  "id source context_window parallel pricing.prompt pricing.cached_prompt pricing.completion file",
+  "id state? source context_window parallel pricing.prompt pricing.cached_prompt pricing.completion file",
 );
 
 async function list(cli: Cli): Promise<void> {
   const config = await cli.config();
   const started = await startedModels(cli);
   const found = await Promise.all(
-    config.models.map(async (model) => ({
-      ...modelObject(model),
-      file: await fileOf(model, config.modelsDir),
-      warnings: started?.find(({ id }) => id === model.id)?.warnings ?? null,
-    })),
+    config.models.map(async (model) => {
+      const { state = null, warnings = null, servers } = started?.find(({ id }) => id === model.id) ?? {};
+      const odd = servers?.filter((server) => server.state !== "ok") ?? [];
+      const ofServers = odd.map(({ url, state }) => `the server ${url} is ${state.replaceAll("_", " ")}`);
+      return {
+        ...modelObject(model),
+        file: await fileOf(model, config.modelsDir),
+        state,
+        warnings: warnings && [...warnings, ...ofServers],
+      };
+    }),
   );
   const rows = found.map((model) => ({
     ...model,
@@ -84,11 +91,11 @@ async function list(cli: Cli): Promise<void> {
   cli.remark("Prices are in credits per million tokens.");
 }
 
-/** What the running service found odd when it started its models. Null: no service responds. */
+/** The models as the running service knows them. Null: no service responds. */
 async function startedModels({ api }: Cli) {
   if ((await api.url()) === null) return null;
   try {
-    return await api.all<{ id: string; warnings: string[] }>(listModels);
+    return await api.all<ModelJson>(listModels);
   } catch (error) {
     if (error instanceof NoAnswer) return null;
     throw error;

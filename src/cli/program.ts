@@ -49,7 +49,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   configure(program, host, argv, complaint);
   try {
     await using closing = cli;
-    await program.parseAsync(argv, { from: "user" });
+    await program.parseAsync(first === "help" ? helpWords(program, argv) : argv, { from: "user" });
     return closing.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
@@ -65,6 +65,14 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
 function firstCommand({ options }: Command, argv: readonly string[]): string | undefined {
   const withValue = options.flatMap(({ long, required }) => (required && long ? [long] : []));
   return argv.find((word, n) => !word.startsWith("-") && !withValue.includes(argv[n - 1] ?? ""));
+}
+
+/** `help key create` is `key help create`: a command `help` knows the commands below its own. */
+function helpWords({ commands }: Command, argv: readonly string[]): readonly string[] {
+  const at = argv.indexOf("help");
+  const [group = "", ...rest] = argv.slice(at + 1);
+  const isGroup = commands.some((each) => each.name() === group && each.commands.length > 0);
+  return isGroup && rest.length > 0 ? [...argv.slice(0, at), group, "help", ...rest] : argv;
 }
 
 /** The process of a request is small and starts soon, because it does not load them. */

@@ -55,13 +55,15 @@ const sentences = {
   /** `retryAfterMs`: null if this request alone exceeds the limit, so waiting does not help. */
   rate_limit_exceeded: (limited: Scope & { of: RateName; rates: Rates; retryAfterMs: number | null }) => {
     const { scope, of, rates, retryAfterMs } = limited;
-    const limit = `The limit of ${owners[scope]} is ${rates[of]?.limit} ${of} per ${rateLimits[of].period}.`;
+    const most = rates[of]?.limit;
+    const what = most === 1 ? of.slice(0, -1) : of;
+    const limit = `The limit of ${owners[scope]} is ${most} ${what} per ${rateLimits[of].period}.`;
     return retryAfterMs === null
       ? `${limit} This prompt alone has more ${of} than that; send a shorter one.`
       : `${limit} Try again in ${Math.max(1, Math.ceil(retryAfterMs / 1000))} s.`;
   },
   concurrency_limit_exceeded: ({ scope, limit }: Scope & { limit: number }) =>
-    `The limit of ${owners[scope]} is ${limit} requests running at once. Try again when one has ended.`,
+    `The limit of ${owners[scope]} is ${limit} ${limit === 1 ? "request" : "requests"} running at once. Try again when one has ended.`,
   operation_differs: ({ account, entry }: Account & Earlier) =>
     entry.account === account
       ? `Operation "${idIn(entry)}" made another change before: ${textOf(entry)}. ${newIdNeeded}`

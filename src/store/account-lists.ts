@@ -88,7 +88,9 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
   }
   if (query.hasLowBalance === true) conditions.always(lowBalanceSql(dialect));
   if (query.hasNotCome === true)
-    conditions.always(`exists (select 1 from invitation i where i.account = a.id and ${hasNotCome})`);
+    conditions.always(
+      `not ${hasClosed} and exists (select 1 from invitation i where i.account = a.id and ${hasNotCome})`,
+    );
   if (query.search !== undefined) search(conditions, query.search);
   const inOrder = order === "id" ? `a.id ${direction}` : `${value} ${direction}, a.id ${direction}`;
   const { sql, values } = conditions.page(inOrder, limit);

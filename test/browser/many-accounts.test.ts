@@ -84,6 +84,8 @@ test("those who are chosen are topped up once, in spite of a stop, and the other
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("heading", { name: "Top up 10 accounts" }).waitFor();
   await dialog.getByLabel("Credits for each").fill("500");
+  await dialog.getByText("As a command").click();
+  await dialog.getByText("It changes 500 rows at most. If the answer has a next, send it again").waitFor();
   await submit(page);
   await dialog.getByText("Accounts: 9 updated, 1 refused. Credits in all: 4,500.").waitFor();
   await dialog.getByText("Account team03 is closed").waitFor();

@@ -116,6 +116,10 @@ test("the list says who was invited, who has not come, and who has made a reques
   // A new link for somebody who has come is no invitation that waits.
   await place.invite("ada");
   assert.equal((await states()).ada, "used");
+  // Nobody can come to a closed account.
+  await operator.post("/admin/accounts/bob/state", { operation_id: "end", state: "closed" });
+  assert.deepEqual(await idsOf(operator, "?not_come=true"), []);
+  assert.equal((await states()).bob, "lapsed");
 });
 
 test("links are mailed, and without a portal or a mail server nothing changes", async () => {

@@ -37,6 +37,13 @@ operatorTest("changes the given fields of a contact, and null removes a field", 
   );
 });
 
+operatorTest("keeps no blanks at the ends of an owner", async (operator) => {
+  const made = await operator.post("/admin/accounts", { id: "ada", plan: "big", owner: "  Ada L. " });
+  assert.equal(made.body.owner, "Ada L.");
+  const changed = await operator.patch("/admin/accounts/ada/contact", { owner: " Ada " });
+  assert.equal(changed.body.owner, "Ada");
+});
+
 operatorTest("finds accounts by their contact, in pages", async (operator) => {
   for (const id of ["a", "b", "c"]) {
     const contact = { owner: `Owner of ${id}`, external_id: `crm-${id}` };

@@ -38,7 +38,7 @@ const blocks = documents.flatMap((document): Block[] => {
 /** Commands that no test runs, by their beginning, each with the reason. */
 const notRun: [beginning: string, reason: string][] = [
   ["git clone", "continuous integration installs and tests a clone"],
-  ["npx ./inkwell", "test/release/package.test.ts installs the package"],
+  ["npx --yes ./inkwell", "test/release/package.test.ts installs the package"],
   ["npm run gpu", "downloads 540 MB"],
   ["npm run clients", "installs programs of others from package registries"],
   ["docker", "needs Docker"],

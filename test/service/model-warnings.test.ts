@@ -1,10 +1,11 @@
-/** `inkwell models` shows what a running service found odd when it started its models. */
+/** `inkwell models` shows what a running service found odd about its models, and their state. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { inkwell, startInside } from "../fixtures/inner-program.ts";
 import { miniature, newFolder } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 test("inkwell models shows the warnings of the start, as long as the service runs", async () => {
   await using folder = await newFolder();
@@ -30,4 +31,27 @@ test("inkwell models shows the warnings of the start, as long as the service run
   const after = await inkwell(folder.path, ["models"], { env: commandEnv });
   assert.equal(after.code, 0, after.stderr);
   assert.doesNotMatch(after.stderr, warning);
+});
+
+test("inkwell models shows a server that does not respond, as long as the service runs", async () => {
+  await using folder = await newFolder();
+  const url = "http://127.0.0.1:9/v1";
+  const price = "price: { prompt: 1, completion: 1 }";
+  writeFileSync(
+    path.join(folder.path, "inkwell.yaml"),
+    `models: { far: { engine: upstream, url: "${url}", model: m, context_window: 256, ${price} } }`,
+  );
+  await using service = startInside(folder.path);
+  const { operatorUrl } = await service.up();
+  const env = { INKWELL_OPERATOR_PORT: new URL(operatorUrl).port };
+  await until("the service has asked the server", async () => {
+    const readiness = await (await fetch(`${operatorUrl}/readyz`)).text();
+    return readiness.includes('"models":{"far":"unavailable"}');
+  });
+  const ran = await inkwell(folder.path, ["models"], { env });
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.match(ran.stdout, /^far +unavailable /m);
+  assert.match(ran.stderr, /^far: the server http:\/\/127\.0\.0\.1:9\/v1 is down\.$/m);
+  const [json] = JSON.parse((await inkwell(folder.path, ["models", "--json"], { env })).stdout);
+  assert.partialDeepStrictEqual(json, { state: "unavailable", warnings: [`the server ${url} is down`] });
 });

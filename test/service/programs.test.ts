@@ -56,6 +56,15 @@ describe("programs of the checkout", () => {
     );
   });
 
+  for (const [file, message] of [
+    ["test/run.ts", "There are no tests in nosuch."],
+    ["tools/take-screenshots.ts", 'No page has "nosuch" in its name: '],
+  ] as const)
+    test(`${file} refuses a name that it does not know in one sentence`, async () => {
+      const { code, stderr } = await runTool(file, "nosuch");
+      assert.deepEqual([code, stderr.split("\n").length, stderr.startsWith(message)], [2, 2, true], stderr);
+    });
+
   test("every npm script has a run or a reason", () => {
     const { scripts }: { scripts: object } = JSON.parse(read("package.json"));
     const covered = [...Object.keys(otherScripts), "fuzz", "torture"];

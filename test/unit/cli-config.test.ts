@@ -200,6 +200,7 @@ describe("models", () => {
         defaults: {},
         pricing,
         file: { path: null, bytes: null, problem: null, unchecked: null },
+        state: null,
         warnings: null,
       },
     ]);

@@ -133,7 +133,10 @@ test("refuses an unknown account, both formats at once, and invalid times", asyn
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "" });
   }
   for (const to of ["2026-01-01", "2026-12-01"])
-    refused(await usage("--from", "2026-12-01", "--to", to), /--to must be after from/);
+    refused(
+      await usage("--from", "2026-12-01", "--to", to),
+      /--to must be after the beginning of the period/,
+    );
   const both = await usage("--csv", "--json");
   assert.equal(both.code, 2);
   assert.match(JSON.parse(both.stdout).error.message, /^it is --csv or --json, not both/);

@@ -81,6 +81,13 @@ describe("the command line", () => {
     assert.equal(stdout, (await ledger.inkwell("help")).stdout);
   });
 
+  test("help of a command in a group is that after the command", async () => {
+    const { stdout } = await ledger.inkwell("key", "create", "--help");
+    assert.match(stdout, /^Usage: \S+ key create /);
+    assert.equal((await ledger.inkwell("help", "key", "create")).stdout, stdout);
+    wrongUsage(await ledger.inkwell("help", "key", "creat"), /creat/);
+  });
+
   test("every term in help has a text, and every example is valid usage", async () => {
     const seen: string[] = [];
     let examples = 0;

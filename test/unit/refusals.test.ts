@@ -52,3 +52,17 @@ test("a limit says when to try again, or that waiting does not help", () => {
   const never = refusalOf({ ...limited, retryAfterMs: null });
   assert.deepEqual([never.retryAfterSeconds, never.waitingHelps], [undefined, false]);
 });
+
+test("a limit of one is told as one", () => {
+  const running = refusalOf({ kind: "concurrency_limit_exceeded", scope: "key", limit: 1 });
+  assert.match(running.message, /is 1 request running at once\./);
+  const rates = { requests: { limit: 1, remaining: 0, resetMs: 1000 } };
+  const often = refusalOf({
+    kind: "rate_limit_exceeded",
+    scope: "key",
+    of: "requests",
+    rates,
+    retryAfterMs: 1000,
+  });
+  assert.match(often.message, /is 1 request per minute\./);
+});

@@ -1,6 +1,7 @@
 /** Changes in sentences: who changed what, and what many changes of one actor are together. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { sendEvents } from "../../src/actions/events.ts";
 import { changeGroups, sentenceOf, type ToldChange, textOf } from "../../src/actions/sentences.ts";
 import { changeKinds } from "../../src/store/change-log.ts";
 import { listedKinds } from "../../src/store/store.ts";
@@ -331,4 +332,9 @@ test("few changes, those of many kinds, and those with time between them, are to
   assert.equal(countOf(10, 6), 10);
   assert.equal(countOf(10, 1, ["suspend", "resume", "close"]), 10);
   assert.equal(countOf(12, 1, ["suspend", "resume", "close"]), 2);
+});
+
+test("one event is told as one", () => {
+  assert.equal(sendEvents.done?.({ events: 1 }), "1 event is sent again.");
+  assert.equal(sendEvents.done?.({ events: 2 }), "2 events are sent again.");
 });

@@ -1,5 +1,5 @@
 /** What this process remembers in memory, as objects: models and errors. */
-import Type from "typebox";
+import Type, { type Static } from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { Model } from "../../chat/catalog.ts";
 import type { EngineServer } from "../../chat/engine.ts";
@@ -92,6 +92,8 @@ export const modelObject = objectFor<LiveModel>("Model")({
   ],
   last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
 });
+
+export type ModelJson = Static<typeof modelObject.schema>;
 
 export const errorObject = objectFor<RecentError>("RecentError")({
   level: [Type.Enum(["warn", "error"]), (error) => error.level],

@@ -2,7 +2,6 @@
  * What the service does now and did lately, from the memory of its processes. Each tells its part,
  * and the parts of all workers are shown as one service.
  */
-import type { Static } from "typebox";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { JobState } from "../../job.ts";
 import type { Jobs } from "../../jobs.ts";
@@ -12,7 +11,7 @@ import { type Activity, activityOf, type Slot } from "../../telemetry/recent-act
 import type { RecentError } from "../../telemetry/recent-errors.ts";
 import { dayMs, hourMs } from "../../units.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
-import { activityObject, modelObject } from "./live-objects.ts";
+import { activityObject, type ModelJson, modelObject } from "./live-objects.ts";
 
 /** What this process has in memory of its requests and its work. */
 export interface LiveSources {
@@ -24,8 +23,6 @@ export interface LiveSources {
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
 }
-
-type ModelJson = Static<typeof modelObject.schema>;
 
 interface Lists {
   /** Id of the process; of workers the first one. */

@@ -215,5 +215,8 @@ function shown(part: unknown): unknown {
 }
 
 function shownFields(part: object): object {
-  return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, shown(value)]));
+  // Other languages do not know classes such as \p{Cc}. The description has the rule.
+  const isKnown = (name: string, value: unknown) => name !== "pattern" || !`${value}`.includes("\\p{");
+  const fields = Object.entries(part).filter(([name, value]) => isKnown(name, value));
+  return Object.fromEntries(fields.map(([name, value]) => [name, shown(value)]));
 }

@@ -46,13 +46,15 @@ export async function usageSeries(
     return { name, micro: days.map((day) => costs.get(day) ?? 0) };
   };
   const query = { ...filter, by, order: "cost", limit: seriesMax + 1 };
-  const { data } = await (asked ?? get<UsageReport>(path, query, signal));
+  const { data, total: all } = await (asked ?? get<UsageReport>(path, query, signal));
   // A key of a front end has a row for each account.
   const names = [...new Set(data.map(groupNameOf))].slice(0, seriesMax);
   const top = names.map((name) => daily(name, { [by]: name }));
   const named = (series: readonly Series[]) =>
     renameSeries(series, (id) => data.find((row) => groupNameOf(row) === id)?.owner ?? id);
-  if (data.length <= seriesMax) return named(await Promise.all(top));
+  const shown = data.filter((row) => names.includes(groupNameOf(row)));
+  const isAll = totalOf(shown.map(({ cost_micro }) => cost_micro)) >= all.cost_micro;
+  if (isAll) return named(await Promise.all(top));
   const [total, ...series] = await Promise.all([daily("total", {}), ...top]);
   return total === undefined ? named(series) : withOthers(named(series), total.micro);
 }
