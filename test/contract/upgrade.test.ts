@@ -10,10 +10,13 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import { loadConfig } from "../../src/config/load.ts";
+import { migrationLock } from "../../src/store/postgres/schema.ts";
 import { type Backend, backends, type Database } from "../fixtures/backends.ts";
 import { runCli } from "../fixtures/cli-host.ts";
 import { plansOf } from "../fixtures/ledger-rows.ts";
 import { migrationsNow, nextVersion } from "../fixtures/next-version.ts";
+import { openTransaction } from "../fixtures/postgres-session.ts";
+import { until } from "../fixtures/until.ts";
 
 /** One command for each way in which a command reads or writes the ledger. */
 const commands = [
@@ -30,6 +33,7 @@ const commands = [
 
 const next = await nextVersion("alter table account_contact add column later {text}");
 after(() => next[Symbol.dispose]());
+const limitsNow = { ...next.limits };
 
 for (const backend of backends) upgradedOn(backend);
 
@@ -97,6 +101,38 @@ function upgradedOn(backend: Backend): void {
       await assert.rejects(upgrade(), /already exists|duplicate column/);
       assert.equal(await versions(), migrationsNow);
       assert.deepEqual(copies(), []);
+    });
+
+    if (backend.name === "SQLite") return;
+
+    test("is upgraded when a session that reads it has ended, and serves older nodes until then", async () => {
+      Object.assign(next.limits, { ...limitsNow, tableLockMs: 500, tableLockPauseMs: 500 });
+      const old = await database.open();
+      await using reader = await openTransaction(locator, "select from account_contact");
+      const upgrading = upgrade();
+      const waiting =
+        "select from pg_locks join pg_database d on d.oid = database where datname = current_database() and mode = 'AccessExclusiveLock'";
+      await until("it waits", async () => (await database.sql(waiting)).length > 0);
+      const contact = { email: "ada@example.com" };
+      await old.putAccount({ id: "ada", plan: "starter", contact }, { by: "test", dryRun: false });
+      await reader.rollback();
+      await upgrading;
+      assert.equal(await versions(), migrationsNow + 1);
+    });
+
+    test("says why it cannot be upgraded if such a session does not end", async () => {
+      Object.assign(next.limits, { migrationLockMs: 100, tableLockMs: 20, tableLockPauseMs: 20 });
+      await using reader = await openTransaction(locator, "select from account_contact");
+      await assert.rejects(upgrade(), /keeps tables .* locked: a dump, .* Nothing was changed\./);
+      await reader.rollback();
+      assert.equal(await versions(), migrationsNow);
+    });
+
+    test("says so if another node migrates it for too long", async () => {
+      Object.assign(next.limits, { ...limitsNow, migrationLockMs: 20 });
+      await using other = await openTransaction(locator, `select pg_advisory_xact_lock(${migrationLock})`);
+      await assert.rejects(upgrade(), /Another node has been migrating the database/);
+      await other.rollback();
     });
   });
 }

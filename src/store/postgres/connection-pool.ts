@@ -135,7 +135,6 @@ const migrationSettings: Settings = {
   ...readSettings,
   idle_in_transaction_session_timeout: databaseLimits.idleAloneMs,
   statement_timeout: databaseLimits.auditStatementMs,
-  lock_timeout: databaseLimits.migrationLockMs,
 };
 
 /** Parses a URL for messages. Throws an OperatorError if it is invalid. */

@@ -7,7 +7,6 @@
 import pg from "pg";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { causeOf, storeError } from "../errors.ts";
-import { databaseLimits } from "./limits.ts";
 
 /** A database, without its password, for messages. */
 export interface Place {
@@ -94,7 +93,7 @@ export function openingError(error: unknown, { where, database, user }: Place): 
       );
     case "55P03":
       return operatorError(
-        `Another node has been migrating the database ${where} for longer than ${databaseLimits.migrationLockMs / 1000} s. Start again when it has finished.`,
+        `Another session keeps tables of the database ${where} locked: a dump, an audit, or a transaction that somebody left open (${why}). Nothing was changed. Start again when it has ended; the view pg_stat_activity lists sessions.`,
       );
     case "57P03":
       return operatorError(`PostgreSQL at ${where} is not ready (${why}). Start again in a moment.`);

@@ -8,11 +8,13 @@
 import { service } from "../../actors.ts";
 import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
+import { retryWhile } from "../../retry.ts";
 import type { AppliedMigration } from "../migrations.ts";
 import { appliedMigration, pendingMigrations } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
-import { openingError, type Place } from "./errors.ts";
+import { isLockTimeout, openingError, type Place } from "./errors.ts";
+import { databaseLimits } from "./limits.ts";
 import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";
 
@@ -20,7 +22,7 @@ import { onlyCell } from "./rows.ts";
  * "Inkwell" in ASCII: the advisory lock for migrations. All programs on a database share these
  * numbers.
  */
-const migrationLock = "20669081143569516";
+export const migrationLock = "20669081143569516";
 
 export const createMigrationTable =
   "create table migration (version bigint primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())";
@@ -107,13 +109,33 @@ export function requireVersion(version: number, where: string): void {
   );
 }
 
-async function migrate(
+/**
+ * Tries again while another session reads tables that a migration changes. Between the attempts
+ * the commits of older nodes go on.
+ */
+async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
+  const endMs = performance.now() + databaseLimits.migrationLockMs;
+  const pauseMs = async (error: unknown) => {
+    if (!isLockTimeout(error) || performance.now() >= endMs) return undefined;
+    await ask(connection, "rollback");
+    return databaseLimits.tableLockPauseMs;
+  };
+  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, new AbortController().signal);
+}
+
+async function tryToMigrate(
   connection: Connection,
   { where }: Place,
   { time, plans, upgrade }: Migrating,
 ): Promise<void> {
-  await ask(connection, "begin");
-  await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
+  await ask(connection, `begin; set local lock_timeout = ${databaseLimits.migrationLockMs}`);
+  await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`).catch((error: unknown) => {
+    if (!isLockTimeout(error)) throw error;
+    throw new OperatorError(
+      `Another node has been migrating the database ${where} for longer than ${databaseLimits.migrationLockMs / 1000} s. Start again when it has finished.`,
+    );
+  });
+  await ask(connection, `set local lock_timeout = ${databaseLimits.tableLockMs}`);
   const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
   const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
   for (const { version, name, sql, checksum } of pending) {
