@@ -102,6 +102,27 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await (await openPostgresStore({ url: asLocked(secret), plans })).close();
     });
 
+    test("names the owner as the remedy if a user may read or do nothing", async () => {
+      await make(server.url(database));
+      const remedy = /^(?!.*grant create).*permission denied for .* Set the user that owns the schema/;
+      await refused(asLocked(secret), remedy);
+      await server.sql("grant usage on schema inkwell to locked", database);
+      await server.sql("grant select on all tables in schema inkwell to locked", database);
+      await refused(asLocked(secret), remedy);
+    });
+
+    test("repeats what a server answered that was reached", async () => {
+      await server.sql(
+        "create function public.fail() returns event_trigger language plpgsql as $$ begin raise 'no space left' using errcode = 'disk_full'; end $$",
+        database,
+      );
+      await server.sql(
+        "create event trigger fail on ddl_command_start execute function public.fail()",
+        database,
+      );
+      await refused(server.url(database), /refused \(no space left\)\. Nothing was changed\./);
+    });
+
     test("names an unreachable server without the password", async () => {
       await refused(
         `postgres://ada:${encodeURIComponent(secret)}@127.0.0.1:1/ledger`,

@@ -73,7 +73,8 @@ export function openingError(error: unknown, { where, database, user }: Place): 
   const cause = error instanceof StoreUnavailableError ? error.cause : error;
   const why = causeOf(cause);
   const operatorError = (message: string) => new OperatorError(message, cause);
-  switch (sqlState(error)) {
+  const state = sqlState(error);
+  switch (state) {
     case "28P01":
     case "28000":
       return operatorError(
@@ -85,7 +86,7 @@ export function openingError(error: unknown, { where, database, user }: Place): 
       );
     case "42501":
       return operatorError(
-        `The user "${user}" lacks a right in the database ${where}: ${why}. Run: grant create on database ${database} to ${user}. Existing tables must belong to this user.`,
+        `The user "${user}" lacks a right in the database ${where}: ${why}. Nothing was changed. Set the user that owns the schema "inkwell" with its tables and functions, or make "${user}" their owner.`,
       );
     case "25006":
       return operatorError(
@@ -109,6 +110,10 @@ export function openingError(error: unknown, { where, database, user }: Place): 
     );
   }
   if (error instanceof StoreUnavailableError) {
+    if (state !== null && !state.startsWith("08"))
+      return operatorError(
+        `PostgreSQL at ${where} refused (${why}). Nothing was changed. Remove the cause, and start again.`,
+      );
     return operatorError(
       `PostgreSQL at ${where} cannot be reached (${why}). Start it, or correct the URL: database: postgres://USER:PASSWORD@HOST:5432/DATABASE`,
     );

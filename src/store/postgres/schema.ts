@@ -6,14 +6,14 @@
  * are never changed.
  */
 import { service } from "../../actors.ts";
-import { OperatorError } from "../../errors.ts";
+import { messageOf, OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retryWhile } from "../../retry.ts";
 import type { AppliedMigration } from "../migrations.ts";
 import { appliedMigration, pendingMigrations } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
-import { isLockTimeout, openingError, type Place } from "./errors.ts";
+import { isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
 import { databaseLimits } from "./limits.ts";
 import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";
@@ -125,9 +125,10 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
 
 async function tryToMigrate(
   connection: Connection,
-  { where }: Place,
+  place: Place,
   { time, plans, upgrade }: Migrating,
 ): Promise<void> {
+  const { where } = place;
   await ask(connection, `begin; set local lock_timeout = ${databaseLimits.migrationLockMs}`);
   await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`).catch((error: unknown) => {
     if (!isLockTimeout(error)) throw error;
@@ -136,7 +137,7 @@ async function tryToMigrate(
     );
   });
   await ask(connection, `set local lock_timeout = ${databaseLimits.tableLockMs}`);
-  const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
+  const applied = (await appliedTo(connection)) ?? (await begin(connection, place));
   const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
   for (const { version, name, sql, checksum } of pending) {
     await ask(connection, sql);
@@ -160,7 +161,7 @@ async function appliedTo(connection: Connection): Promise<AppliedMigration[] | n
 /**
  * Creates the schema if it is missing. A user without that right can still use an existing schema.
  */
-async function begin(connection: Connection, where: string): Promise<AppliedMigration[]> {
+async function begin(connection: Connection, { where, database, user }: Place): Promise<AppliedMigration[]> {
   const [strangers] = await ask(
     connection,
     "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1",
@@ -171,7 +172,13 @@ async function begin(connection: Connection, where: string): Promise<AppliedMigr
       `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's. Nothing was changed. Set another database.`,
     );
   }
-  await ask(connection, `create schema if not exists ${schemaName}`);
+  await ask(connection, `create schema if not exists ${schemaName}`).catch((error: unknown) => {
+    if (sqlState(error) !== "42501") throw error;
+    throw new OperatorError(
+      `The user "${user}" lacks a right in the database ${where}: ${messageOf(error)}. Run: grant create on database ${database} to ${user}`,
+      error,
+    );
+  });
   await ask(connection, createMigrationTable);
   return [];
 }

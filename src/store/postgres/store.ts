@@ -31,7 +31,8 @@ import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
 import { oldMs, PostgresClock, serverTime } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
-import { type ConnectionPool, commitPool, readPool, type Settings } from "./connection-pool.ts";
+import { type ConnectionPool, commitPool, placeOf, readPool, type Settings } from "./connection-pool.ts";
+import { openingError } from "./errors.ts";
 import { KeyLookups } from "./key-lookups.ts";
 import { postgresNodes } from "./nodes.ts";
 import { applyPlans } from "./plans.ts";
@@ -94,7 +95,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     return { ...postgresStoreOn({ url, service, clock: opened, settings, events, workers }), commitQueues };
   } catch (error) {
     await service.end();
-    throw error;
+    throw openingError(error, placeOf(url));
   }
 }
 
