@@ -10,7 +10,7 @@ import { messageOf, OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retryWhile } from "../../retry.ts";
 import type { AppliedMigration } from "../migrations.ts";
-import { appliedMigration, pendingMigrations } from "../migrations.ts";
+import { appliedMigration, pendingMigrations, readMigrations } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
 import { isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
@@ -29,6 +29,9 @@ export const createMigrationTable =
 
 /** The oldest version that PostgreSQL still supports, in the form of `server_version_num`. */
 const serverVersionMin = 150_000;
+
+/** What a migration makes or removes. A table has a primary key. */
+const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)/gm;
 
 interface Migrating {
   time: TimeParameter;
@@ -66,13 +69,14 @@ export async function requireSchema(url: string): Promise<void> {
   try {
     await forAudit(url, async (connection) => {
       await recogniseServer(connection, place);
-      const applied = await appliedTo(connection);
+      const applied = await appliedTo(connection, where);
       if (applied === null) {
         throw new OperatorError(
           `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
         );
       }
-      if (pendingMigrations({ kind: "postgres", where, applied }).length === 0) return;
+      if (pendingMigrations({ kind: "postgres", where, applied }).length === 0)
+        return await requireComplete(connection, where);
       throw new OperatorError(
         `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed. Check it with that version, or start the service of this version on it first.`,
       );
@@ -137,7 +141,7 @@ async function tryToMigrate(
     );
   });
   await ask(connection, `set local lock_timeout = ${databaseLimits.tableLockMs}`);
-  const applied = (await appliedTo(connection)) ?? (await begin(connection, place));
+  const applied = (await appliedTo(connection, where)) ?? (await begin(connection, place));
   const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
   for (const { version, name, sql, checksum } of pending) {
     await ask(connection, sql);
@@ -145,33 +149,65 @@ async function tryToMigrate(
     await ask(connection, record, [version, name, checksum]);
   }
   if (applied.length === 0) await writePlans(connection, plans, { force: false, by: service, time });
+  await requireComplete(connection, where);
   await ask(connection, "commit");
 }
 
-/** Returns null if the database has no schema of Inkwell. */
-async function appliedTo(connection: Connection): Promise<AppliedMigration[] | null> {
-  const isThere = onlyCell(
-    await ask(connection, `select to_regclass('${schemaName}.migration') is not null`),
+/**
+ * Returns null if the database has no schema of that name. Throws an OperatorError if it has one
+ * without a migration: Inkwell records each together with all that it makes.
+ */
+async function appliedTo(connection: Connection, where: string): Promise<AppliedMigration[] | null> {
+  const unknown = (cause?: unknown) =>
+    new OperatorError(
+      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's, or whose restore broke off. Nothing was changed. Set another database, or restore the dump again into an empty one.`,
+      cause,
+    );
+  // One statement, because another node may create the schema meanwhile.
+  const [[isThere, relations] = []] = await ask(
+    connection,
+    `select to_regclass('${schemaName}.migration') is not null, count(*) from pg_class where relnamespace = to_regnamespace('${schemaName}')`,
   );
-  if (isThere !== true) return null;
-  const rows = await ask(connection, "select version, name, checksum from migration order by version");
+  if (relations === 0) return null;
+  if (isThere !== true) throw unknown();
+  const text = "select version, name, checksum from migration order by version";
+  const rows = await ask(connection, text).catch((error: unknown) => {
+    throw sqlState(error) === "42703" ? unknown(error) : error;
+  });
+  if (rows.length === 0) throw unknown();
   return rows.map(([version, name, checksum]) => appliedMigration(version, name, checksum));
+}
+
+/**
+ * Throws an OperatorError if a key, an index or a trigger of the migrations is missing. A restore
+ * makes them last, and the ledger seems to work without them.
+ */
+async function requireComplete(connection: Connection, where: string): Promise<void> {
+  const wanted = new Set<string>();
+  const texts = [createMigrationTable, ...readMigrations("postgres").map(({ sql }) => sql)];
+  for (const [, verb, kind, name] of texts.join("\n").matchAll(made)) {
+    const object = kind === "table" ? `${name}_pkey` : `${name}`;
+    if (verb === "create") wanted.add(object);
+    else wanted.delete(object);
+  }
+  const missing = await ask(
+    connection,
+    `with relation as (select oid, relname from pg_class where relnamespace = to_regnamespace('${schemaName}'))
+     select unnest($1::text[]) except select relname from relation
+     except select tgname from pg_trigger where tgrelid in (select oid from relation) order by 1`,
+    [[...wanted]],
+  );
+  const [example] = missing;
+  if (example === undefined) return;
+  throw new OperatorError(
+    `The ledger in the database ${where} lacks ${missing.length} of its keys, indexes and triggers, such as ${example[0]}: a restore broke off, or somebody removed them. Nothing was changed. Restore the dump again into an empty database.`,
+  );
 }
 
 /**
  * Creates the schema if it is missing. A user without that right can still use an existing schema.
  */
 async function begin(connection: Connection, { where, database, user }: Place): Promise<AppliedMigration[]> {
-  const [strangers] = await ask(
-    connection,
-    "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1",
-    [schemaName],
-  );
-  if (strangers?.[0] !== 0) {
-    throw new OperatorError(
-      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's. Nothing was changed. Set another database.`,
-    );
-  }
   await ask(connection, `create schema if not exists ${schemaName}`).catch((error: unknown) => {
     if (sqlState(error) !== "42501") throw error;
     throw new OperatorError(
