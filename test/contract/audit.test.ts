@@ -187,7 +187,7 @@ test("the check of a PostgreSQL database without a ledger, or of another version
   await server.sql("alter table usage_sum rename column requests to answers", name);
   await assert.rejects(audit(config), (error) => {
     assert.ok(error instanceof OperatorError);
-    assert.match(error.message, /cannot be checked, .*requests does not exist\)\. Nothing was changed\./);
+    assert.match(error.message, /cannot be checked, .*requests" does not exist\)\. Nothing was changed\./);
     return true;
   });
   await server.sql("delete from migration", name);

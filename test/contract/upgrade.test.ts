@@ -10,6 +10,7 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import { loadConfig } from "../../src/config/load.ts";
+import { upgradeBegins } from "../../src/store/migrations.ts";
 import { migrationLock } from "../../src/store/postgres/schema.ts";
 import { type Backend, backends, type Database } from "../fixtures/backends.ts";
 import { runCli } from "../fixtures/cli-host.ts";
@@ -60,9 +61,17 @@ function upgradedOn(backend: Backend): void {
       (await database.sql("select version from migration order by version")).length;
     const copies = () => globSync(`${locator}.before-upgrade-*`);
     const ran = (command: string[]) => runCli(command, { cwd, env, services: next.services, run: next.run });
+    /** What the log says. */
+    let steps: string[];
     const upgrade = async () => {
       const copied: string[] = [];
-      const options = { onCopy: (file: string) => void copied.push(file) };
+      steps = [];
+      const options = {
+        onUpgrade: (step: string, about?: { file: string }) => {
+          steps.push(step);
+          if (about !== undefined) copied.push(about.file);
+        },
+      };
       const { store } = await next.openUpgradedStore(loadConfig({ cwd, env }), options);
       await store.close();
       return copied;
@@ -82,7 +91,10 @@ function upgradedOn(backend: Backend): void {
       const copied = await upgrade();
       assert.equal(await versions(), migrationsNow + 1);
       assert.deepEqual(copied, copies());
+      const end = `the ledger was upgraded${copied.length > 0 ? "; this copy is from before" : ""}`;
+      assert.deepEqual(steps, [upgradeBegins, end]);
       assert.deepEqual(await upgrade(), [], "the second start has nothing to copy");
+      assert.deepEqual(steps, []);
       for (const command of [["account", "list"], ["audit"]]) {
         const { code, stderr } = await ran(command);
         assert.equal(code, 0, stderr);
@@ -118,6 +130,7 @@ function upgradedOn(backend: Backend): void {
       await reader.rollback();
       await upgrading;
       assert.equal(await versions(), migrationsNow + 1);
+      assert.match(steps.join(), /another session reads tables .*, ?the ledger was upgraded$/);
     });
 
     test("says why it cannot be upgraded if such a session does not end", async () => {
@@ -132,6 +145,7 @@ function upgradedOn(backend: Backend): void {
       Object.assign(next.limits, { ...limitsNow, migrationLockMs: 20 });
       await using other = await openTransaction(locator, `select pg_advisory_xact_lock(${migrationLock})`);
       await assert.rejects(upgrade(), /Another node has been migrating the database/);
+      assert.match(steps.at(-1) ?? "", /^another node .*; this one waits for it$/);
       await other.rollback();
     });
   });

@@ -9,8 +9,8 @@ import { service } from "../../actors.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retryWhile } from "../../retry.ts";
-import type { AppliedMigration } from "../migrations.ts";
-import { appliedMigration, pendingMigrations, readMigrations } from "../migrations.ts";
+import type { AppliedMigration, UpgradeListener } from "../migrations.ts";
+import { appliedMigration, pendingMigrations, readMigrations, upgradeBegins } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
 import { isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
@@ -39,6 +39,7 @@ interface Migrating {
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
+  onUpgrade?: UpgradeListener | undefined;
 }
 
 /**
@@ -118,23 +119,36 @@ export function requireVersion(version: number, where: string): void {
  * the commits of older nodes go on.
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
+  const { where } = place;
+  const { upgrade, onUpgrade = () => {} } = options;
+  const found = await appliedTo(connection, where);
+  if (found !== null) {
+    const pending = pendingMigrations({ kind: "postgres", where, applied: found, upgrade });
+    if (pending.length === 0) return await requireComplete(connection, where);
+    onUpgrade(upgradeBegins);
+  }
   const endMs = performance.now() + databaseLimits.migrationLockMs;
   const pauseMs = async (error: unknown) => {
     if (!isLockTimeout(error) || performance.now() >= endMs) return undefined;
     await ask(connection, "rollback");
+    onUpgrade("another session reads tables that the upgrade changes; it is tried again");
     return databaseLimits.tableLockPauseMs;
   };
   await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, new AbortController().signal);
+  if (found !== null) onUpgrade("the ledger was upgraded");
 }
 
 async function tryToMigrate(
   connection: Connection,
   place: Place,
-  { time, plans, upgrade }: Migrating,
+  { time, plans, upgrade, onUpgrade = () => {} }: Migrating,
 ): Promise<void> {
   const { where } = place;
   await ask(connection, `begin; set local lock_timeout = ${databaseLimits.migrationLockMs}`);
-  await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`).catch((error: unknown) => {
+  const lock = `advisory_xact_lock(${migrationLock})`;
+  if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true)
+    onUpgrade("another node creates or upgrades the ledger; this one waits for it");
+  await ask(connection, `select pg_${lock}`).catch((error: unknown) => {
     if (!isLockTimeout(error)) throw error;
     throw new OperatorError(
       `Another node has been migrating the database ${where} for longer than ${databaseLimits.migrationLockMs / 1000} s. Start again when it has finished.`,

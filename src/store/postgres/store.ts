@@ -22,6 +22,7 @@ import { eventQueriesOn } from "../event-queries.ts";
 import { invitationQueriesOn } from "../invitation-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import { linkQueriesOn } from "../link-queries.ts";
+import type { UpgradeListener } from "../migrations.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
 import { peopleQueriesOn } from "../people-queries.ts";
@@ -64,6 +65,7 @@ interface PostgresStoreOptions {
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: it is migrated. */
   upgrade?: boolean;
+  onUpgrade?: UpgradeListener | undefined;
   /** Read at each commit: null if it writes no events. Default: null. */
   events?: (() => EventSettings | null) | undefined;
   /** Opens the store although ledger time is far ahead of the clock: who accepts that. */
@@ -85,8 +87,8 @@ interface PostgresStore extends Store {
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { url, plans, upgrade = true, clock = null, settings = {}, events = () => null } = options;
-  const { clockAcceptedBy = null, workers = 1 } = options;
-  await prepareSchema(url, { plans, upgrade, time: serverTime(clock?.clockMs() ?? null) });
+  const { clockAcceptedBy = null, workers = 1, onUpgrade } = options;
+  await prepareSchema(url, { plans, upgrade, onUpgrade, time: serverTime(clock?.clockMs() ?? null) });
   const service = readPool(url, "service", settings);
   try {
     const opened = await PostgresClock.open(service, clock, clockAcceptedBy);
