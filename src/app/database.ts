@@ -43,11 +43,10 @@ export async function openUpgradedStore(
   config: Config,
   options: StoreOptions & { onUpgrade: UpgradeListener },
 ): Promise<OpenDatabase> {
-  const { onUpgrade } = options;
-  const copy = copyBeforeUpgrade(config, onUpgrade);
+  const copy = copyBeforeUpgrade(config, options.onUpgrade);
   try {
     const opened = await openStore(config, { ...options, upgrade: true });
-    if (copy !== null) onUpgrade("the ledger was upgraded; this copy is from before", { file: copy });
+    if (copy !== null) options.onUpgrade("the ledger was upgraded; this copy is from before", { file: copy });
     return opened;
   } catch (error) {
     if (copy !== null && isUnchanged(config)) rmSync(copy);

@@ -84,10 +84,14 @@ export function openingError(error: unknown, { where, database, user }: Place): 
       return operatorError(
         `PostgreSQL at ${where} has no database "${database}". Create it: createdb ${database}`,
       );
-    case "42501":
+    case "42501": {
+      const remedy = /permission denied for (?!database)|must be owner/.test(why)
+        ? `Set the user that owns the schema "inkwell" with its tables and functions, or make "${user}" their owner.`
+        : `Run: grant create on database ${database} to ${user}. Existing tables must belong to this user.`;
       return operatorError(
-        `The user "${user}" lacks a right in the database ${where}: ${why}. Nothing was changed. Set the user that owns the schema "inkwell" with its tables and functions, or make "${user}" their owner.`,
+        `The user "${user}" lacks a right in the database ${where}: ${why}. Nothing was changed. ${remedy}`,
       );
+    }
     case "25006":
       return operatorError(
         `PostgreSQL at ${where} is read-only: it is a standby, or configured so. Set the primary.`,

@@ -6,10 +6,10 @@
  * are never changed.
  */
 import { service } from "../../actors.ts";
-import { messageOf, OperatorError } from "../../errors.ts";
+import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retryWhile } from "../../retry.ts";
-import type { AppliedMigration, UpgradeListener } from "../migrations.ts";
+import type { UpgradeListener } from "../migrations.ts";
 import { appliedMigration, pendingMigrations, readMigrations, upgradeBegins } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
@@ -70,16 +70,9 @@ export async function requireSchema(url: string): Promise<void> {
   try {
     await forAudit(url, async (connection) => {
       await recogniseServer(connection, place);
-      const applied = await appliedTo(connection, where);
-      if (applied === null) {
-        throw new OperatorError(
-          `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
-        );
-      }
-      if (pendingMigrations({ kind: "postgres", where, applied }).length === 0)
-        return await requireComplete(connection, where);
+      if ((await pendingIn(connection, where, false)) !== null) return;
       throw new OperatorError(
-        `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed. Check it with that version, or start the service of this version on it first.`,
+        `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
       );
     });
   } catch (error) {
@@ -119,14 +112,10 @@ export function requireVersion(version: number, where: string): void {
  * the commits of older nodes go on.
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
-  const { where } = place;
   const { upgrade, onUpgrade = () => {} } = options;
-  const found = await appliedTo(connection, where);
-  if (found !== null) {
-    const pending = pendingMigrations({ kind: "postgres", where, applied: found, upgrade });
-    if (pending.length === 0) return await requireComplete(connection, where);
-    onUpgrade(upgradeBegins);
-  }
+  const found = await pendingIn(connection, place.where, upgrade);
+  if (found?.length === 0) return;
+  if (found !== null) onUpgrade(upgradeBegins);
   const endMs = performance.now() + databaseLimits.migrationLockMs;
   const pauseMs = async (error: unknown) => {
     if (!isLockTimeout(error) || performance.now() >= endMs) return undefined;
@@ -138,12 +127,8 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
   if (found !== null) onUpgrade("the ledger was upgraded");
 }
 
-async function tryToMigrate(
-  connection: Connection,
-  place: Place,
-  { time, plans, upgrade, onUpgrade = () => {} }: Migrating,
-): Promise<void> {
-  const { where } = place;
+async function tryToMigrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
+  const { time, plans, upgrade, onUpgrade = () => {} } = options;
   await ask(connection, `begin; set local lock_timeout = ${databaseLimits.migrationLockMs}`);
   const lock = `advisory_xact_lock(${migrationLock})`;
   if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true)
@@ -155,41 +140,42 @@ async function tryToMigrate(
     );
   });
   await ask(connection, `set local lock_timeout = ${databaseLimits.tableLockMs}`);
-  const applied = (await appliedTo(connection, where)) ?? (await begin(connection, place));
-  const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
-  for (const { version, name, sql, checksum } of pending) {
+  const found = await pendingIn(connection, where, upgrade);
+  // A user without the right to create a schema can still use an existing one.
+  if (found === null)
+    await ask(connection, `create schema if not exists ${schemaName}; ${createMigrationTable}`);
+  for (const { version, name, sql, checksum } of found ?? readMigrations("postgres")) {
     await ask(connection, sql);
     const record = "insert into migration (version, name, checksum) values ($1, $2, $3)";
     await ask(connection, record, [version, name, checksum]);
   }
-  if (applied.length === 0) await writePlans(connection, plans, { force: false, by: service, time });
+  if (found === null) await writePlans(connection, plans, { force: false, by: service, time });
   await requireComplete(connection, where);
   await ask(connection, "commit");
 }
 
 /**
- * Returns null if the database has no schema of that name. Throws an OperatorError if it has one
- * without a migration: Inkwell records each together with all that it makes.
+ * Returns the migrations that are not applied yet. Null if the database has no schema of that
+ * name. Throws an OperatorError if it has one without a migration: Inkwell records each together
+ * with all that it makes.
  */
-async function appliedTo(connection: Connection, where: string): Promise<AppliedMigration[] | null> {
-  const unknown = (cause?: unknown) =>
-    new OperatorError(
-      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's, or whose restore broke off. Nothing was changed. Set another database, or restore the dump again into an empty one.`,
-      cause,
-    );
-  // One statement, because another node may create the schema meanwhile.
-  const [[isThere, relations] = []] = await ask(
-    connection,
-    `select to_regclass('${schemaName}.migration') is not null, count(*) from pg_class where relnamespace = to_regnamespace('${schemaName}')`,
-  );
-  if (relations === 0) return null;
-  if (isThere !== true) throw unknown();
-  const text = "select version, name, checksum from migration order by version";
+async function pendingIn(connection: Connection, where: string, upgrade?: boolean) {
+  const count = `select count(*) from pg_class where relnamespace = to_regnamespace('${schemaName}')`;
+  if (onlyCell(await ask(connection, count)) === 0) return null;
+  const text = `select version, name, checksum from ${schemaName}.migration order by version`;
   const rows = await ask(connection, text).catch((error: unknown) => {
-    throw sqlState(error) === "42703" ? unknown(error) : error;
+    if (["42P01", "42703"].includes(sqlState(error) ?? "")) return [];
+    throw error;
   });
-  if (rows.length === 0) throw unknown();
-  return rows.map(([version, name, checksum]) => appliedMigration(version, name, checksum));
+  if (rows.length === 0) {
+    throw new OperatorError(
+      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's, or whose restore broke off. Nothing was changed. Set another database, or restore the dump again into an empty one.`,
+    );
+  }
+  const applied = rows.map(([version, name, checksum]) => appliedMigration(version, name, checksum));
+  const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
+  if (pending.length === 0) await requireComplete(connection, where);
+  return pending;
 }
 
 /**
@@ -199,36 +185,17 @@ async function appliedTo(connection: Connection, where: string): Promise<Applied
 async function requireComplete(connection: Connection, where: string): Promise<void> {
   const wanted = new Set<string>();
   const texts = [createMigrationTable, ...readMigrations("postgres").map(({ sql }) => sql)];
-  for (const [, verb, kind, name] of texts.join("\n").matchAll(made)) {
-    const object = kind === "table" ? `${name}_pkey` : `${name}`;
-    if (verb === "create") wanted.add(object);
-    else wanted.delete(object);
-  }
-  const missing = await ask(
+  for (const [, verb, kind, name] of texts.join("\n").matchAll(made))
+    wanted[verb === "create" ? "add" : "delete"](kind === "table" ? `${name}_pkey` : `${name}`);
+  const [missing] = await ask(
     connection,
     `with relation as (select oid, relname from pg_class where relnamespace = to_regnamespace('${schemaName}'))
      select unnest($1::text[]) except select relname from relation
      except select tgname from pg_trigger where tgrelid in (select oid from relation) order by 1`,
     [[...wanted]],
   );
-  const [example] = missing;
-  if (example === undefined) return;
+  if (missing === undefined) return;
   throw new OperatorError(
-    `The ledger in the database ${where} lacks ${missing.length} of its keys, indexes and triggers, such as ${example[0]}: a restore broke off, or somebody removed them. Nothing was changed. Restore the dump again into an empty database.`,
+    `The ledger in the database ${where} lacks keys, indexes or triggers, such as ${missing[0]}: a restore broke off, or somebody removed them. Nothing was changed. Restore the dump again into an empty database.`,
   );
-}
-
-/**
- * Creates the schema if it is missing. A user without that right can still use an existing schema.
- */
-async function begin(connection: Connection, { where, database, user }: Place): Promise<AppliedMigration[]> {
-  await ask(connection, `create schema if not exists ${schemaName}`).catch((error: unknown) => {
-    if (sqlState(error) !== "42501") throw error;
-    throw new OperatorError(
-      `The user "${user}" lacks a right in the database ${where}: ${messageOf(error)}. Run: grant create on database ${database} to ${user}`,
-      error,
-    );
-  });
-  await ask(connection, createMigrationTable);
-  return [];
 }
