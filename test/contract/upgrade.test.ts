@@ -32,7 +32,12 @@ const commands = [
   ["audit"],
 ];
 
-const next = await nextVersion("alter table account_contact add column later {text}");
+const next = await nextVersion(`
+alter table account_contact add column later {text};
+drop index event_by_cause;
+{postgres}
+create table later as select 1 as one;
+{end}`);
 after(() => next[Symbol.dispose]());
 const limitsNow = { ...next.limits };
 

@@ -30,8 +30,8 @@ export const createMigrationTable =
 /** The oldest version that PostgreSQL still supports, in the form of `server_version_num`. */
 const serverVersionMin = 150_000;
 
-/** What a migration makes or removes. A table has a primary key. */
-const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)/gm;
+/** What a migration makes or removes. A table with columns has a primary key. */
+const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)\b(?! as )/gm;
 
 interface Migrating {
   time: TimeParameter;
