@@ -113,6 +113,7 @@ export function requireVersion(version: number, where: string): void {
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
   const { upgrade, onUpgrade = () => {} } = options;
+  await ask(connection, `set lock_timeout = ${databaseLimits.migrationLockMs}`);
   const found = await pendingIn(connection, place.where, upgrade);
   if (found?.length === 0) return;
   if (found !== null) onUpgrade(upgradeBegins);
@@ -129,7 +130,7 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
 
 async function tryToMigrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
   const { time, plans, upgrade, onUpgrade = () => {} } = options;
-  await ask(connection, `begin; set local lock_timeout = ${databaseLimits.migrationLockMs}`);
+  await ask(connection, "begin");
   const lock = `advisory_xact_lock(${migrationLock})`;
   if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true)
     onUpgrade("another node creates or upgrades the ledger; this one waits for it");
