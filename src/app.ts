@@ -386,7 +386,7 @@ class Service {
   async #openDatabase(): Promise<OpenDatabase> {
     const database = await openUpgradedStore(this.#config, {
       events: () => eventSettingsOf(this.#config.events),
-      onCopy: (file) => this.#logger.info({ file }, "the ledger was upgraded; this copy is from before"),
+      onUpgrade: (step, about) => this.#logger.info(about ?? {}, step),
       onHoldLeft: (requestId, reason) =>
         this.#logger.warn(
           { requestId, err: reason },

@@ -8,6 +8,7 @@ import type { Config } from "../config/load.ts";
 import type { EventSettings } from "../ledger/events.ts";
 import { Ledger, type LedgerOptions } from "../ledger/ledger.ts";
 import type { SealedReport } from "../store/audit.ts";
+import { type UpgradeListener, upgradeBegins } from "../store/migrations.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import type { PlansInUse } from "../store/plans.ts";
 import type { Seal } from "../store/seal.ts";
@@ -35,17 +36,17 @@ const readBusyMs = 5000;
 
 /**
  * Opens the ledger, and migrates it if an older version made it. An SQLite file is copied before,
- * and `onCopy` gets the name of the copy. If the file cannot be migrated, it is unchanged, and no
- * copy stays.
+ * and `onUpgrade` gets the name of the copy. If the file cannot be migrated, it is unchanged, and
+ * no copy stays.
  */
 export async function openUpgradedStore(
   config: Config,
-  options: StoreOptions & { onCopy: (file: string) => void },
+  options: StoreOptions & { onUpgrade: UpgradeListener },
 ): Promise<OpenDatabase> {
-  const copy = copyBeforeUpgrade(config);
+  const copy = copyBeforeUpgrade(config, options.onUpgrade);
   try {
     const opened = await openStore(config, { ...options, upgrade: true });
-    if (copy !== null) options.onCopy(copy);
+    if (copy !== null) options.onUpgrade("the ledger was upgraded; this copy is from before", { file: copy });
     return opened;
   } catch (error) {
     if (copy !== null && isUnchanged(config)) rmSync(copy);
@@ -63,10 +64,11 @@ function isUnchanged({ database }: Config): boolean {
 }
 
 /** Returns the file of the copy, or null if there is nothing to migrate. */
-function copyBeforeUpgrade({ database }: Config): string | null {
+function copyBeforeUpgrade({ database }: Config, onUpgrade: UpgradeListener): string | null {
   if (database.kind === "postgres") return null;
   const file = { path: database.path, busyMs: readBusyMs };
   if (!needsUpgrade(file)) return null;
+  onUpgrade(upgradeBegins);
   const time = new Date().toISOString().replaceAll(":", "-");
   const copy = `${database.path}.before-upgrade-${time}`;
   backUpSqlite(file, copy);
@@ -75,6 +77,7 @@ function copyBeforeUpgrade({ database }: Config): string | null {
 
 interface StoreOptions extends LedgerOptions {
   upgrade?: boolean;
+  onUpgrade?: UpgradeListener;
   /** Who accepts that ledger time is far ahead of the clock. Default: nobody. */
   clockAcceptedBy?: string;
   /** The present configuration of events. Default: that of the configuration. */
@@ -88,14 +91,14 @@ interface StoreOptions extends LedgerOptions {
 export async function openStore(config: Config, given: StoreOptions = {}): Promise<OpenDatabase> {
   const { database, plans, workers } = config;
   const { upgrade = false, events = () => eventSettingsOf(config.events) } = given;
-  const { clockAcceptedBy = null, ...options } = given;
+  const { clockAcceptedBy = null, onUpgrade, ...options } = given;
   const opening = { plans, upgrade, events, clockAcceptedBy };
   if (database.kind === "sqlite") {
     const store = await openSqliteStore({ path: database.path, ...opening });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
   const { commitGiveUpMs, commitRetriesMs, openPostgresStore } = await import("../store/postgres/store.ts");
-  const store = await openPostgresStore({ url: database.url, workers, ...opening });
+  const store = await openPostgresStore({ url: database.url, workers, onUpgrade, ...opening });
   return {
     store,
     ledger: new Ledger(store, { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs, ...options }),

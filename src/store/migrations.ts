@@ -92,6 +92,13 @@ export function appliedMigration(version: unknown, name: unknown, checksum: unkn
   return { version: Number(version), name: String(name), checksum: String(checksum) };
 }
 
+/**
+ * Told about the steps of an upgrade, for the log. `about.file` is the copy of an SQLite ledger.
+ */
+export type UpgradeListener = (step: string, about?: { file: string }) => void;
+
+export const upgradeBegins = "an older version made the ledger; it is upgraded now";
+
 interface Database {
   kind: DatabaseKind;
   /** Names the database in messages. */

@@ -10,7 +10,14 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { PostgresCommits } from "../../src/store/postgres/commits.ts";
-import { type Connections, commitPool, placeOf, readPool } from "../../src/store/postgres/connection-pool.ts";
+import {
+  type Connections,
+  commitPool,
+  forAudit,
+  forMigration,
+  placeOf,
+  readPool,
+} from "../../src/store/postgres/connection-pool.ts";
 import { commitQueuesFor, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { serverClock } from "../fixtures/clocks.ts";
@@ -18,8 +25,10 @@ import { hold } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
+import { startProxy } from "../fixtures/postgres-proxy.ts";
 import { startStoreChild } from "../fixtures/store-child.ts";
 import { minute } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
 
@@ -204,6 +213,8 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     for (const [name, value] of [
       ["default_transaction_isolation", "serializable"],
       ["extra_float_digits", "-3"],
+      ["array_nulls", "off"],
+      ["idle_session_timeout", "60s"],
     ]) {
       await server.sql(`alter database ${database} set ${name} = '${value}'`);
     }
@@ -218,7 +229,34 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     await stores[0]?.commit([hold("h1", credits(1), { key: "limited" })]);
     const { requestsTatMs = 0, lastUsedMs } = (await stores[1]?.keyById("limited")) ?? {};
     assert.equal(requestsTatMs, (lastUsedMs ?? 0) + minute / 7);
+    const pool = readPool(server.url(database), "service");
+    assert.deepEqual((await pool.query({ text: "show idle_session_timeout" })).rows, [["0"]]);
+    await pool.end();
   });
+
+  test("a setting that an old server lacks is left out", async () => {
+    const pool = readPool(server.url(database), "service", { of_later: 1, work_mem: "5MB" });
+    assert.deepEqual((await pool.query({ text: "show work_mem" })).rows, [["5MB"]]);
+    await pool.end();
+  });
+
+  for (const [name, use] of [
+    ["a migration", forMigration],
+    ["an audit", forAudit],
+  ] as const)
+    test(`${name} of a process that is gone ends on the server`, async () => {
+      using proxy = await startProxy(server);
+      const statement = { text: "select pg_sleep(600)" };
+      const sleeping = use(proxy.url(database), (connection) => connection.query(statement));
+      const isRunning = async () => {
+        const text = `select from pg_stat_activity where datname = '${database}' and query = '${statement.text}'`;
+        return (await server.sql(text)).length > 0;
+      };
+      await until("it runs", isRunning);
+      proxy.close();
+      await assert.rejects(sleeping, StoreUnavailableError);
+      await until("it has ended", async () => !(await isRunning()));
+    });
 
   test("nodes that open the same accounts at once do not deadlock, and open each once (BerriAI/litellm#34887)", async () => {
     const stores = await Promise.all([open(), open()]);

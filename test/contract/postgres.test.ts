@@ -9,7 +9,7 @@ import { balanceOf } from "../../src/ledger/balance.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { pgDumpInstead } from "../../src/store/postgres/connection-pool.ts";
-import { requireVersion } from "../../src/store/postgres/schema.ts";
+import { createMigrationTable, requireSchema, requireVersion } from "../../src/store/postgres/schema.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
@@ -102,6 +102,27 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await (await openPostgresStore({ url: asLocked(secret), plans })).close();
     });
 
+    test("names the owner as the remedy if a user may read or do nothing", async () => {
+      await make(server.url(database));
+      const remedy = /^(?!.*grant create).*permission denied for .* Set the user that owns the schema/;
+      await refused(asLocked(secret), remedy);
+      await server.sql("grant usage on schema inkwell to locked", database);
+      await server.sql("grant select on all tables in schema inkwell to locked", database);
+      await refused(asLocked(secret), remedy);
+    });
+
+    test("repeats what a server answered that was reached", async () => {
+      await server.sql(
+        "create function public.fail() returns event_trigger language plpgsql as $$ begin raise 'no space left' using errcode = 'disk_full'; end $$",
+        database,
+      );
+      await server.sql(
+        "create event trigger fail on ddl_command_start execute function public.fail()",
+        database,
+      );
+      await refused(server.url(database), /refused \(no space left\)\. Nothing was changed\./);
+    });
+
     test("names an unreachable server without the password", async () => {
       await refused(
         `postgres://ada:${encodeURIComponent(secret)}@127.0.0.1:1/ledger`,
@@ -160,6 +181,34 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       const tables = await server.sql("select 1 from pg_tables where schemaname = 'inkwell'", database);
       assert.equal(tables.length, 1);
     });
+
+    for (const [what, sql] of [
+      ["without its rows", "create table inkwell.account (id text)"],
+      ["with an empty table of migrations", `set search_path = inkwell; ${createMigrationTable}`],
+      ["with another table of that name", "create table inkwell.migration (id bigint)"],
+    ] as const)
+      test(`rejects a schema ${what}, which a restore or another program left`, async () => {
+        await server.sql(`begin; create schema inkwell; ${sql}; commit`, database);
+        const message = /not one of Inkwell's, or whose restore broke off\. Nothing was changed\./;
+        await refused(server.url(database), message);
+        await assert.rejects(requireSchema(server.url(database)), message);
+      });
+
+    for (const [what, sql] of [
+      ["key", "alter table api_key drop constraint api_key_pkey cascade"],
+      ["key of its migrations", "alter table migration drop constraint migration_pkey"],
+      ["index", "drop index event_by_cause"],
+      ["trigger", "drop trigger journal_is_never_emptied on journal"],
+    ] as const)
+      test(`rejects a ledger whose restore did not make a ${what}`, async () => {
+        await make(server.url(database));
+        await requireSchema(server.url(database));
+        await server.sql(sql, database);
+        const [name] = /\w+_pkey|event_by_\w+|\w+_emptied/.exec(sql) ?? [];
+        const message = new RegExp(`lacks keys, .* such as ${name}: a restore broke off`);
+        await refused(server.url(database), message);
+        await assert.rejects(requireSchema(server.url(database)), message);
+      });
 
     test("shares a database with tables of other programs", async () => {
       await server.sql("create table public.account (name text)", database);

@@ -10,10 +10,14 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import { loadConfig } from "../../src/config/load.ts";
+import { upgradeBegins } from "../../src/store/migrations.ts";
+import { migrationLock } from "../../src/store/postgres/schema.ts";
 import { type Backend, backends, type Database } from "../fixtures/backends.ts";
 import { runCli } from "../fixtures/cli-host.ts";
 import { plansOf } from "../fixtures/ledger-rows.ts";
 import { migrationsNow, nextVersion } from "../fixtures/next-version.ts";
+import { openTransaction } from "../fixtures/postgres-session.ts";
+import { until } from "../fixtures/until.ts";
 
 /** One command for each way in which a command reads or writes the ledger. */
 const commands = [
@@ -28,8 +32,14 @@ const commands = [
   ["audit"],
 ];
 
-const next = await nextVersion("alter table account_contact add column later {text}");
+const next = await nextVersion(`
+alter table account_contact add column later {text};
+drop index event_by_cause;
+{postgres}
+create table later as select 1 as one;
+{end}`);
 after(() => next[Symbol.dispose]());
+const limitsNow = { ...next.limits };
 
 for (const backend of backends) upgradedOn(backend);
 
@@ -56,9 +66,17 @@ function upgradedOn(backend: Backend): void {
       (await database.sql("select version from migration order by version")).length;
     const copies = () => globSync(`${locator}.before-upgrade-*`);
     const ran = (command: string[]) => runCli(command, { cwd, env, services: next.services, run: next.run });
+    /** What the log says. */
+    let steps: string[];
     const upgrade = async () => {
       const copied: string[] = [];
-      const options = { onCopy: (file: string) => void copied.push(file) };
+      steps = [];
+      const options = {
+        onUpgrade: (step: string, about?: { file: string }) => {
+          steps.push(step);
+          if (about !== undefined) copied.push(about.file);
+        },
+      };
       const { store } = await next.openUpgradedStore(loadConfig({ cwd, env }), options);
       await store.close();
       return copied;
@@ -78,7 +96,10 @@ function upgradedOn(backend: Backend): void {
       const copied = await upgrade();
       assert.equal(await versions(), migrationsNow + 1);
       assert.deepEqual(copied, copies());
+      const end = `the ledger was upgraded${copied.length > 0 ? "; this copy is from before" : ""}`;
+      assert.deepEqual(steps, [upgradeBegins, end]);
       assert.deepEqual(await upgrade(), [], "the second start has nothing to copy");
+      assert.deepEqual(steps, []);
       for (const command of [["account", "list"], ["audit"]]) {
         const { code, stderr } = await ran(command);
         assert.equal(code, 0, stderr);
@@ -97,6 +118,40 @@ function upgradedOn(backend: Backend): void {
       await assert.rejects(upgrade(), /already exists|duplicate column/);
       assert.equal(await versions(), migrationsNow);
       assert.deepEqual(copies(), []);
+    });
+
+    if (backend.name === "SQLite") return;
+
+    test("is upgraded when a session that reads it has ended, and serves older nodes until then", async () => {
+      Object.assign(next.limits, { ...limitsNow, tableLockMs: 500, tableLockPauseMs: 500 });
+      const old = await database.open();
+      await using reader = await openTransaction(locator, "select from account_contact");
+      const upgrading = upgrade();
+      const waiting =
+        "select from pg_locks join pg_database d on d.oid = database where datname = current_database() and mode = 'AccessExclusiveLock'";
+      await until("it waits", async () => (await database.sql(waiting)).length > 0);
+      const contact = { email: "ada@example.com" };
+      await old.putAccount({ id: "ada", plan: "starter", contact }, { by: "test", dryRun: false });
+      await reader.rollback();
+      await upgrading;
+      assert.equal(await versions(), migrationsNow + 1);
+      assert.match(steps.join(), /another session reads tables .*, ?the ledger was upgraded$/);
+    });
+
+    test("says why it cannot be upgraded if such a session does not end", async () => {
+      Object.assign(next.limits, { migrationLockMs: 100, tableLockMs: 20, tableLockPauseMs: 20 });
+      await using reader = await openTransaction(locator, "select from account_contact");
+      await assert.rejects(upgrade(), /keeps tables .* locked: a dump, .* Nothing was changed\./);
+      await reader.rollback();
+      assert.equal(await versions(), migrationsNow);
+    });
+
+    test("says so if another node migrates it for too long", async () => {
+      Object.assign(next.limits, { ...limitsNow, migrationLockMs: 20 });
+      await using other = await openTransaction(locator, `select pg_advisory_xact_lock(${migrationLock})`);
+      await assert.rejects(upgrade(), /Another node has been migrating the database/);
+      assert.match(steps.at(-1) ?? "", /^another node .*; this one waits for it$/);
+      await other.rollback();
     });
   });
 }

@@ -292,10 +292,10 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     // A start waits for it, after the worker has got its configuration.
     await using migrating = await openTransaction(
       server.url(database),
-      "select pg_advisory_xact_lock(20669081143569516)",
+      "lock table migration in access exclusive mode",
     );
     const waiting =
-      "select pid from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())";
+      "select pid from pg_locks where locktype = 'relation' and not granted and database = (select oid from pg_database where datname = current_database())";
     const { pid } = lines("a worker is up").at(-1) ?? assert.fail("a worker is up");
     process.kill(Number(pid), "SIGKILL");
     await until("it is starting again", async () => (await sql(waiting)).length === 1);

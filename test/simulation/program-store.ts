@@ -11,6 +11,7 @@ import type { Plans } from "../../src/ledger/plan.ts";
 import type { Times } from "../../src/ledger/snapshot.ts";
 import { retry } from "../../src/retry.ts";
 import { eventQueriesOn } from "../../src/store/event-queries.ts";
+import type { UpgradeListener } from "../../src/store/migrations.ts";
 import { PostgresClock } from "../../src/store/postgres/clock.ts";
 import type { ConnectionPool } from "../../src/store/postgres/connection-pool.ts";
 import type { Cell } from "../../src/store/postgres/rows.ts";
@@ -99,7 +100,7 @@ function timesBy(clock: PostgresClock): (method: string) => TimesOf {
 
 export async function openUpgradedStore(
   { plans }: Config,
-  options: LedgerOptions & { onCopy: (file: string) => void },
+  options: LedgerOptions & { onUpgrade: UpgradeListener },
 ): Promise<OpenDatabase> {
   const pool = clockPool as ConnectionPool;
   const clock = await PostgresClock.open(pool, null, null);

@@ -86,6 +86,8 @@ const readSettings: Settings = {
   idle_in_transaction_session_timeout: databaseLimits.idleInTransactionMs,
   tcp_user_timeout: databaseLimits.unreadAnswerMs,
   client_min_messages: "error",
+  idle_session_timeout: 0,
+  array_nulls: "on",
 };
 
 /**
@@ -135,7 +137,6 @@ const migrationSettings: Settings = {
   ...readSettings,
   idle_in_transaction_session_timeout: databaseLimits.idleAloneMs,
   statement_timeout: databaseLimits.auditStatementMs,
-  lock_timeout: databaseLimits.migrationLockMs,
 };
 
 /** Parses a URL for messages. Throws an OperatorError if it is invalid. */
@@ -183,8 +184,10 @@ function parsed(url: string): URL {
  * failover the URL may lead to a standby for a moment, and reads there are late.
  */
 function firstStatement(settings: Settings): string {
-  const set = Object.entries(settings).map(([name, value]) => `set_config('${name}', '${value}', false)`);
-  return `select ${set.join(", ")};
+  const set = Object.entries(settings).map(([name, value]) => `('${name}', '${value}')`);
+  // A server that is too old lacks some, and the start says that it is.
+  return `select set_config(name, value, false) from (values ${set.join(", ")}) setting (name, value)
+    where current_setting(name, true) is not null;
   do $$ begin
     if current_setting('transaction_read_only') = 'on' then
       raise exception 'the server is read-only' using errcode = 'read_only_sql_transaction';
@@ -353,6 +356,10 @@ async function alone<T>(
   try {
     const connection = await pool.connect();
     try {
+      // If this process is killed, the server ends its statement, which may hold locks for hours.
+      // Some platforms refuse it.
+      const text = "set client_connection_check_interval = 1000";
+      await connection.query({ text }).catch(() => {});
       return await use(connection);
     } finally {
       connection.release(true);

@@ -7,7 +7,6 @@
 import pg from "pg";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { causeOf, storeError } from "../errors.ts";
-import { databaseLimits } from "./limits.ts";
 
 /** A database, without its password, for messages. */
 export interface Place {
@@ -74,7 +73,8 @@ export function openingError(error: unknown, { where, database, user }: Place): 
   const cause = error instanceof StoreUnavailableError ? error.cause : error;
   const why = causeOf(cause);
   const operatorError = (message: string) => new OperatorError(message, cause);
-  switch (sqlState(error)) {
+  const state = sqlState(error);
+  switch (state) {
     case "28P01":
     case "28000":
       return operatorError(
@@ -84,17 +84,21 @@ export function openingError(error: unknown, { where, database, user }: Place): 
       return operatorError(
         `PostgreSQL at ${where} has no database "${database}". Create it: createdb ${database}`,
       );
-    case "42501":
+    case "42501": {
+      const remedy = /permission denied for (?!database)|must be owner/.test(why)
+        ? `Set the user that owns the schema "inkwell" with its tables and functions, or make "${user}" their owner.`
+        : `Run: grant create on database ${database} to ${user}. Existing tables must belong to this user.`;
       return operatorError(
-        `The user "${user}" lacks a right in the database ${where}: ${why}. Run: grant create on database ${database} to ${user}. Existing tables must belong to this user.`,
+        `The user "${user}" lacks a right in the database ${where}: ${why}. Nothing was changed. ${remedy}`,
       );
+    }
     case "25006":
       return operatorError(
         `PostgreSQL at ${where} is read-only: it is a standby, or configured so. Set the primary.`,
       );
     case "55P03":
       return operatorError(
-        `Another node has been migrating the database ${where} for longer than ${databaseLimits.migrationLockMs / 1000} s. Start again when it has finished.`,
+        `Another session keeps tables of the database ${where} locked: a dump, an audit, or a transaction that somebody left open (${why}). Nothing was changed. Start again when it has ended; the view pg_stat_activity lists sessions.`,
       );
     case "57P03":
       return operatorError(`PostgreSQL at ${where} is not ready (${why}). Start again in a moment.`);
@@ -110,6 +114,10 @@ export function openingError(error: unknown, { where, database, user }: Place): 
     );
   }
   if (error instanceof StoreUnavailableError) {
+    if (state !== null && !state.startsWith("08"))
+      return operatorError(
+        `PostgreSQL at ${where} refused (${why}). Nothing was changed. Remove the cause, and start again.`,
+      );
     return operatorError(
       `PostgreSQL at ${where} cannot be reached (${why}). Start it, or correct the URL: database: postgres://USER:PASSWORD@HOST:5432/DATABASE`,
     );

@@ -30,8 +30,15 @@ export const databaseLimits = {
   unreadAnswerMs: 5_000,
   /** An answer, if the server or the network has disappeared. */
   answerMs: 15_000,
-  /** Another node that is migrating the schema. */
+  /** Another node that is migrating the schema. A migration is tried again for as long. */
   migrationLockMs: 60_000,
+  /**
+   * A table that a migration changes, while a dump or another session reads it. Commits on the
+   * table wait behind the migration.
+   */
+  tableLockMs: 1_000,
+  /** Commits go on before the migration tries again. */
+  tableLockPauseMs: 3_000,
   /** One query of an audit. It reads all rows: an hour for every few hundred million entries. */
   auditStatementMs: 24 * 3_600_000,
 } as const;

@@ -8,11 +8,13 @@
 import { service } from "../../actors.ts";
 import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import type { AppliedMigration } from "../migrations.ts";
-import { appliedMigration, pendingMigrations } from "../migrations.ts";
+import { retryWhile } from "../../retry.ts";
+import type { UpgradeListener } from "../migrations.ts";
+import { appliedMigration, pendingMigrations, readMigrations, upgradeBegins } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
-import { openingError, type Place } from "./errors.ts";
+import { isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
+import { databaseLimits } from "./limits.ts";
 import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";
 
@@ -20,7 +22,7 @@ import { onlyCell } from "./rows.ts";
  * "Inkwell" in ASCII: the advisory lock for migrations. All programs on a database share these
  * numbers.
  */
-const migrationLock = "20669081143569516";
+export const migrationLock = "20669081143569516";
 
 export const createMigrationTable =
   "create table migration (version bigint primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())";
@@ -28,12 +30,16 @@ export const createMigrationTable =
 /** The oldest version that PostgreSQL still supports, in the form of `server_version_num`. */
 const serverVersionMin = 150_000;
 
+/** What a migration makes or removes. A table with columns has a primary key. */
+const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)\b(?! as )/gm;
+
 interface Migrating {
   time: TimeParameter;
   /** Those of a new ledger. */
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
+  onUpgrade?: UpgradeListener | undefined;
 }
 
 /**
@@ -64,15 +70,9 @@ export async function requireSchema(url: string): Promise<void> {
   try {
     await forAudit(url, async (connection) => {
       await recogniseServer(connection, place);
-      const applied = await appliedTo(connection);
-      if (applied === null) {
-        throw new OperatorError(
-          `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
-        );
-      }
-      if (pendingMigrations({ kind: "postgres", where, applied }).length === 0) return;
+      if ((await pendingIn(connection, where, false)) !== null) return;
       throw new OperatorError(
-        `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed. Check it with that version, or start the service of this version on it first.`,
+        `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
       );
     });
   } catch (error) {
@@ -107,49 +107,96 @@ export function requireVersion(version: number, where: string): void {
   );
 }
 
-async function migrate(
-  connection: Connection,
-  { where }: Place,
-  { time, plans, upgrade }: Migrating,
-): Promise<void> {
+/**
+ * Tries again while another session reads tables that a migration changes. Between the attempts
+ * the commits of older nodes go on.
+ */
+async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
+  const { upgrade, onUpgrade = () => {} } = options;
+  await ask(connection, `set lock_timeout = ${databaseLimits.migrationLockMs}`);
+  const found = await pendingIn(connection, place.where, upgrade);
+  if (found?.length === 0) return;
+  if (found !== null) onUpgrade(upgradeBegins);
+  const endMs = performance.now() + databaseLimits.migrationLockMs;
+  const pauseMs = async (error: unknown) => {
+    if (!isLockTimeout(error) || performance.now() >= endMs) return undefined;
+    await ask(connection, "rollback");
+    onUpgrade("another session reads tables that the upgrade changes; it is tried again");
+    return databaseLimits.tableLockPauseMs;
+  };
+  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, new AbortController().signal);
+  if (found !== null) onUpgrade("the ledger was upgraded");
+}
+
+async function tryToMigrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
+  const { time, plans, upgrade, onUpgrade = () => {} } = options;
   await ask(connection, "begin");
-  await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
-  const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
-  const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
-  for (const { version, name, sql, checksum } of pending) {
+  const lock = `advisory_xact_lock(${migrationLock})`;
+  if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true)
+    onUpgrade("another node creates or upgrades the ledger; this one waits for it");
+  await ask(connection, `select pg_${lock}`).catch((error: unknown) => {
+    if (!isLockTimeout(error)) throw error;
+    throw new OperatorError(
+      `Another node has been migrating the database ${where} for longer than ${databaseLimits.migrationLockMs / 1000} s. Start again when it has finished.`,
+    );
+  });
+  await ask(connection, `set local lock_timeout = ${databaseLimits.tableLockMs}`);
+  const found = await pendingIn(connection, where, upgrade);
+  // A user without the right to create a schema can still use an existing one.
+  if (found === null)
+    await ask(connection, `create schema if not exists ${schemaName}; ${createMigrationTable}`);
+  for (const { version, name, sql, checksum } of found ?? readMigrations("postgres")) {
     await ask(connection, sql);
     const record = "insert into migration (version, name, checksum) values ($1, $2, $3)";
     await ask(connection, record, [version, name, checksum]);
   }
-  if (applied.length === 0) await writePlans(connection, plans, { force: false, by: service, time });
+  if (found === null) await writePlans(connection, plans, { force: false, by: service, time });
+  await requireComplete(connection, where);
   await ask(connection, "commit");
 }
 
-/** Returns null if the database has no schema of Inkwell. */
-async function appliedTo(connection: Connection): Promise<AppliedMigration[] | null> {
-  const isThere = onlyCell(
-    await ask(connection, `select to_regclass('${schemaName}.migration') is not null`),
-  );
-  if (isThere !== true) return null;
-  const rows = await ask(connection, "select version, name, checksum from migration order by version");
-  return rows.map(([version, name, checksum]) => appliedMigration(version, name, checksum));
+/**
+ * Returns the migrations that are not applied yet. Null if the database has no schema of that
+ * name. Throws an OperatorError if it has one without a migration: Inkwell records each together
+ * with all that it makes.
+ */
+async function pendingIn(connection: Connection, where: string, upgrade?: boolean) {
+  const count = `select count(*) from pg_class where relnamespace = to_regnamespace('${schemaName}')`;
+  if (onlyCell(await ask(connection, count)) === 0) return null;
+  const text = `select version, name, checksum from ${schemaName}.migration order by version`;
+  const rows = await ask(connection, text).catch((error: unknown) => {
+    if (["42P01", "42703"].includes(sqlState(error) ?? "")) return [];
+    throw error;
+  });
+  if (rows.length === 0) {
+    throw new OperatorError(
+      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's, or whose restore broke off. Nothing was changed. Set another database, or restore the dump again into an empty one.`,
+    );
+  }
+  const applied = rows.map(([version, name, checksum]) => appliedMigration(version, name, checksum));
+  const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
+  if (pending.length === 0) await requireComplete(connection, where);
+  return pending;
 }
 
 /**
- * Creates the schema if it is missing. A user without that right can still use an existing schema.
+ * Throws an OperatorError if a key, an index or a trigger of the migrations is missing. A restore
+ * makes them last, and the ledger seems to work without them.
  */
-async function begin(connection: Connection, where: string): Promise<AppliedMigration[]> {
-  const [strangers] = await ask(
+async function requireComplete(connection: Connection, where: string): Promise<void> {
+  const wanted = new Set<string>();
+  const texts = [createMigrationTable, ...readMigrations("postgres").map(({ sql }) => sql)];
+  for (const [, verb, kind, name] of texts.join("\n").matchAll(made))
+    wanted[verb === "create" ? "add" : "delete"](kind === "table" ? `${name}_pkey` : `${name}`);
+  const [missing] = await ask(
     connection,
-    "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1",
-    [schemaName],
+    `with relation as (select oid, relname from pg_class where relnamespace = to_regnamespace('${schemaName}'))
+     select unnest($1::text[]) except select relname from relation
+     except select tgname from pg_trigger where tgrelid in (select oid from relation) order by 1`,
+    [[...wanted]],
   );
-  if (strangers?.[0] !== 0) {
-    throw new OperatorError(
-      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's. Nothing was changed. Set another database.`,
-    );
-  }
-  await ask(connection, `create schema if not exists ${schemaName}`);
-  await ask(connection, createMigrationTable);
-  return [];
+  if (missing === undefined) return;
+  throw new OperatorError(
+    `The ledger in the database ${where} lacks keys, indexes or triggers, such as ${missing[0]}: a restore broke off, or somebody removed them. Nothing was changed. Restore the dump again into an empty database.`,
+  );
 }

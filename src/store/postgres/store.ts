@@ -16,13 +16,15 @@ import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import type { MachineClock } from "../clock.ts";
 import { KeptPlans } from "../kept-plans.ts";
+import type { UpgradeListener } from "../migrations.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { foundKeyOf, type SqlConnections } from "../queries.ts";
 import { sqlStoreOn } from "../sql-store.ts";
 import type { Store } from "../store.ts";
 import { oldMs, PostgresClock, serverTime } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
-import { type ConnectionPool, commitPool, readPool, type Settings } from "./connection-pool.ts";
+import { type ConnectionPool, commitPool, placeOf, readPool, type Settings } from "./connection-pool.ts";
+import { openingError } from "./errors.ts";
 import { KeyLookups } from "./key-lookups.ts";
 import { postgresNodes } from "./nodes.ts";
 import { applyPlans } from "./plans.ts";
@@ -54,6 +56,7 @@ interface PostgresStoreOptions {
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: it is migrated. */
   upgrade?: boolean;
+  onUpgrade?: UpgradeListener | undefined;
   /** Read at each commit: null if it writes no events. Default: null. */
   events?: (() => EventSettings | null) | undefined;
   /** Opens the store although ledger time is far ahead of the clock: who accepts that. */
@@ -75,8 +78,8 @@ interface PostgresStore extends Store {
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { url, plans, upgrade = true, clock = null, settings = {}, events = () => null } = options;
-  const { clockAcceptedBy = null, workers = 1 } = options;
-  await prepareSchema(url, { plans, upgrade, time: serverTime(clock?.clockMs() ?? null) });
+  const { clockAcceptedBy = null, workers = 1, onUpgrade } = options;
+  await prepareSchema(url, { plans, upgrade, onUpgrade, time: serverTime(clock?.clockMs() ?? null) });
   const service = readPool(url, "service", settings);
   try {
     const opened = await PostgresClock.open(service, clock, clockAcceptedBy);
@@ -85,7 +88,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     return { ...postgresStoreOn({ url, service, clock: opened, settings, events, workers }), commitQueues };
   } catch (error) {
     await service.end();
-    throw error;
+    throw openingError(error, placeOf(url));
   }
 }
 
