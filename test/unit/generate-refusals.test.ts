@@ -104,7 +104,7 @@ test("has a message for each refusal of the ledger", async () => {
   await accepted(running);
   const rate = await rest(byRate.run());
   assertRefusal(rate.error, "rate_limit_exceeded");
-  assert.match(rate.error.message, /this account's plan is 1 requests per minute/);
+  assert.match(rate.error.message, /this account's plan is 1 request per minute/);
   assert.equal(rate.error.retryAfterSeconds, 60);
   await running.return();
 
