@@ -74,7 +74,7 @@ export class Reloader {
   #phase: keyof typeof explanations | "idle" = "starting";
   #last: LastReload | null = null;
   #underWay: Promise<unknown> | null = null;
-  /** What another worker has asked for last. */
+  /** The configuration that another worker has asked for last. */
   #newest: Config | null = null;
   readonly #closing = new AbortController();
   readonly #opened = Promise.withResolvers<void>();
