@@ -211,9 +211,16 @@ export class Joins {
   }
 }
 
-/** Returns a name as it is stored: with no blanks at its ends, and one between words. */
+/**
+ * Returns a name as it is stored: without control characters, which a page or a copy may have
+ * brought.
+ */
 function typedName(name: string, param: string): string {
-  if (rules.typedName.pattern.test(name)) return name.trim().replace(/\s+/g, " ");
+  const clean = name
+    .replace(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202A-\u202E\u2066-\u2069]+/gu, " ")
+    .replace(/\s+/g, " ")
+    .trim();
+  if (rules.typedName.pattern.test(clean)) return clean;
   throw invalidValue(param, `${param} must be ${rules.typedName.rule}.`);
 }
 

@@ -27,7 +27,7 @@ function later({ service: { store } }: InvitationPlace, ms: number): void {
 test("somebody who joins is in the portal at once, makes a key, and chats with it", async () => {
   await using place = await startInvitations({ acceptsKeys: false });
   const { id, code } = await place.link();
-  const cookie = cookieOf(await place.join(code, { name: "  Ada  Lovelace " }));
+  const cookie = cookieOf(await place.join(code, { name: "  Ada\u0000\nLovelace " }));
   const as = (method: string, path: string, body?: object) => place.portal.as(cookie, method, path, body);
   const account = await accountOf(place, cookie);
   assert.match(account, /^informatics-1-[0-9a-f]{12}$/);
@@ -194,13 +194,12 @@ test("what a link cannot be is refused with what would be right, and nothing is 
   refused(await without.operator.post("/admin/links", right), 409, "no_portal_url");
 });
 
-test("names are bounded, on one line, in one direction, and text wherever they are shown", async () => {
+test("names are bounded, cleaned, and text wherever they are shown", async () => {
   await using place = await startInvitations();
   const { id, code } = await place.link({ seats: 9 });
-  const turned = ["Ada \u202E{link}", "a\u2066b"];
-  for (const name of ["x".repeat(10_000), "x".repeat(101), "", " \u0007 ", "a\nb", "Ada\n", ...turned])
+  for (const name of ["x".repeat(10_000), "x".repeat(101), "", " \u0007 ", "\u202e"])
     assert.match(refused(await place.join(code, { name }), 400, "invalid_value"), /join\.name must be/);
-  const name = "<script>alert(1)</script> {link} ünï";
+  const name = "<script>alert(1)</script>\u202E{link} ünï";
   assert.equal((await place.join(code, { name })).status, 200);
   const page = await place.operator.get(`/admin/links/${id}`);
   assert.equal(listOf(page.body.data)[0]?.name, "<script>alert(1)</script> {link} ünï");

@@ -31,7 +31,7 @@ test("a link is made, shown, changed, replaced and ended, and its accounts are c
   assert.match(made.stdout, /^https:\/\/ai\.example\/#join=[\w-]{43}\n$/);
   assert.match(made.stderr, /has 2 seats, and works until 2100-12-21 00:00Z\. It is shown only now\./);
   const [, id = ""] = /link end (link_[0-9a-f]{16})/.exec(made.stderr) ?? [];
-  const { account } = await join(ledger, made.stdout.trim(), " Ada  <b> ");
+  const { account } = await join(ledger, made.stdout.trim(), "Ada\u0007 <b>");
   const list = await ledger.inkwell("link", "list");
   assert.match(list.stdout, new RegExp(`^${id} +Informatics 1 +student +open +1 +2 +2100-12-21 `, "m"));
   const show = await ledger.inkwell("link", "show", id);
