@@ -176,8 +176,10 @@ export class Operator {
     assert.deepEqual(shown, { plan, next_plan, state }, "the account is as its last changes left it");
     const [key] = await this.#ledger.query("select caps from api_key where id = ?", this.#teamKey);
     if (caps !== null) {
+      // PostgreSQL parses JSON itself.
+      const rows = typeof key?.caps === "string" ? JSON.parse(key.caps) : key?.caps;
       // Name, period, alignment, zone and amount.
-      const found = JSON.parse(String(key?.caps)).map(([, every, , , micro]: unknown[]) => ({
+      const found = rows.map(([, every, , , micro]: unknown[]) => ({
         micro,
         every,
       }));

@@ -76,6 +76,7 @@ export class Reloader {
   #underWay: Promise<unknown> | null = null;
   /** The configuration that another worker has asked for last. */
   #newest: Config | null = null;
+  #following: Promise<string> | null = null;
   readonly #closing = new AbortController();
   readonly #opened = Promise.withResolvers<void>();
   readonly #askOthers: (followed: Followed) => Promise<(string | null)[]>;
@@ -122,10 +123,13 @@ export class Reloader {
   async #follow({ by, config }: Followed): Promise<string> {
     this.#newest = config;
     await this.#opened.promise;
+    // It asks nobody, so it ends.
+    await this.#following;
     // Another reload has been asked for meanwhile.
     if (config !== this.#newest) return followed;
     const reload = async () => this.#ended(true, (await this.#reload(by, () => config)).atMs);
-    return await this.#alone(reload).then(() => followed, messageOf);
+    this.#following = this.#alone(reload).then(() => followed, messageOf);
+    return await this.#following;
   }
 
   /** Returns what a reload would change now. It loads no model, so a reload can still fail. */

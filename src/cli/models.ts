@@ -9,7 +9,7 @@ import { listModels } from "../actions/views.ts";
 import { shownSource } from "../app/shown-settings.ts";
 import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig } from "../config/model.ts";
-import { OperatorError } from "../errors.ts";
+import { codeOf, OperatorError } from "../errors.ts";
 import type { ModelJson } from "../http/admin/live-objects.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
 import { inkwell } from "../invocation.ts";
@@ -97,7 +97,8 @@ async function startedModels({ api }: Cli) {
   try {
     return await api.all<ModelJson>(listModels);
   } catch (error) {
-    if (error instanceof NoAnswer) return null;
+    // The address can be that of an earlier service.
+    if (error instanceof NoAnswer || codeOf(error) === "service_unavailable") return null;
     throw error;
   }
 }

@@ -204,7 +204,7 @@ function readSources(root: Section) {
 /** In a container, the user may have no entry in passwd. Its home is then /, as Docker has it. */
 function homeHere(): string {
   try {
-    return homedir();
+    return homedir() || "/";
   } catch {
     return "/";
   }

@@ -4,6 +4,7 @@
  */
 import type { CustomFetch } from "openid-client";
 import { messageOf } from "../errors.ts";
+import { fieldOf } from "../objects.ts";
 import "../outgoing.ts";
 
 /** An ID token with thousands of groups fits. */
@@ -27,10 +28,13 @@ export const boundedFetch: CustomFetch = async (url, { body, signal, ...options 
       ...(body === undefined || body === null ? {} : { body: formOf(body) }),
       ...(signal === undefined ? {} : { signal }),
     });
-    const { status, headers } = response;
+    const { status } = response;
     if (status >= 500 || laterStatuses.includes(status))
       throw new IssuerAwayError(`${host} responds with status ${status}`);
     const bytes = await bodyOf(response, host);
+    const headers = new Headers(response.headers);
+    // The client library reads it first, and it does not tell a person from a client.
+    if (options.method === "POST" && namesError(bytes)) headers.delete("www-authenticate");
     // A response with one of these statuses cannot have a body.
     const hasBody = ![204, 205, 304].includes(status);
     return new Response(hasBody ? bytes : null, { status, headers });
@@ -39,6 +43,15 @@ export const boundedFetch: CustomFetch = async (url, { body, signal, ...options 
     throw new IssuerAwayError(`${host} cannot be reached: ${fetchFailureOf(error)}`, { cause: error });
   }
 };
+
+/** Whether it is an error of OAuth (RFC 6749, 5.2). */
+function namesError(body: Uint8Array): boolean {
+  try {
+    return typeof fieldOf(JSON.parse(Buffer.from(body).toString()), "error") === "string";
+  } catch {
+    return false;
+  }
+}
 
 type FetchBody = NonNullable<Parameters<CustomFetch>[1]["body"]>;
 

@@ -57,18 +57,35 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       assert.ok(!page.url().includes("code="), page.url());
     }));
 
-  test("loads a page again that it has kept for Back: it waits for the issuer, or has data of before", () =>
-    visit(async (page) => {
-      for (const url of [`${place.portal.url}/`, `${place.operator.url}/console`]) {
-        await page.goto(url);
-        await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
-        await page.evaluate("window.isKept = true");
+  for (const [name, sub, groups] of [
+    ["portal", "ada", ["students"]],
+    ["operator", "olga", ["it"]],
+  ] as const)
+    test(`loads a page of the ${name} that Back shows again only if its user has signed out`, () =>
+      visit(async (page) => {
+        const url = name === "portal" ? `${place.portal.url}/` : `${place.operator.url}/console`;
         // This browser keeps no page.
-        await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))");
+        const back = "dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))";
+        place.issuer.signsIn({ sub, groups: [...groups] });
+        await page.goto(url);
+        await press(page);
+        await personMenu(page).waitFor();
+        await page.evaluate("window.isKept = true");
+        const looked = page.waitForResponse(
+          (response) => response.url().endsWith("/session") && response.request().method() === "GET",
+        );
+        await page.evaluate(back);
+        await (await looked).finished();
+        const other = await page.context().newPage();
+        await other.goto(url);
+        await signOut(other);
+        await other.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+        await other.close();
+        assert.equal(await page.evaluate("window.isKept"), true);
+        await page.evaluate(back);
         await page.waitForFunction("window.isKept === undefined");
         await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
-      }
-    }));
+      }));
 
   releaseTest("is told whom to ask if nobody has given its user access", () =>
     visit(async (page) => {

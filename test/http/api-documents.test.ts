@@ -34,7 +34,7 @@ test("the portal serves its document, which is valid", async () => {
   await using portal = await startPortal(service);
   const { valid, errors } = await new Validator().validate(structuredClone(portal.document));
   assert.ok(valid, JSON.stringify(errors));
-  assert.doesNotMatch(JSON.stringify(portal.document), /"pattern":"[^"]*\\\\p\{/);
+  assert.doesNotMatch(JSON.stringify(portal.document), /"pattern":"[^"]*(?:\\\\p\{|\(\?[=!])/);
   const cookie = await portal.signIn(service.key);
   assert.deepEqual((await portal.as(cookie, "GET", "/api/openapi.json")).body, portal.document);
 });

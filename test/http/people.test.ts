@@ -463,18 +463,24 @@ test("an operator who has left the group is out at the next check", () =>
     refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
   }));
 
-test("an operator whose sign-in the issuer has ended is out at the next check", () =>
-  afterAnHour(async (place, ask) => {
-    place.issuer.intercept = (request, response) => {
-      if (request.url !== "/token") return false;
-      response.writeHead(400, { "content-type": "application/json" }).end('{"error":"invalid_grant"}');
-      return true;
-    };
-    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
-    place.issuer.intercept = null;
-    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
-    assert.ok(place.service.log.some(({ reason }) => /invalid_grant/.test(String(reason))));
-  }));
+// Doorkeeper, and so GitLab, has a challenge beside each error.
+for (const [issuer, challenge] of [
+  ["an issuer", {}],
+  ["an issuer with challenges", { "www-authenticate": 'Bearer realm="Doorkeeper", error="invalid_grant"' }],
+] as const)
+  test(`an operator whose sign-in ${issuer} has ended is out at the next check`, () =>
+    afterAnHour(async (place, ask) => {
+      place.issuer.intercept = (request, response) => {
+        if (request.url !== "/token") return false;
+        const headers = { "content-type": "application/json", ...challenge };
+        response.writeHead(400, headers).end('{"error":"invalid_grant"}');
+        return true;
+      };
+      refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+      place.issuer.intercept = null;
+      refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+      assert.ok(place.service.log.some(({ reason }) => /invalid_grant/.test(String(reason))));
+    }));
 
 test("signing out revokes the refresh token at the issuer, which the request may have replaced", async () => {
   const revocations: string[] = [];

@@ -1,9 +1,11 @@
 /** Other workers in the result of a reload, and refusals of its preview. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { serialize } from "node:v8";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { deserialize, serialize } from "node:v8";
 import { connectionLimits } from "../../src/app/open-files.ts";
 import { Reloader } from "../../src/app/reloader.ts";
+import type { Followed } from "../../src/app/worker-here.ts";
 import type { Config } from "../../src/config/load.ts";
 import { Peers } from "../../src/peers.ts";
 import { directory, load } from "../fixtures/configuration.ts";
@@ -20,6 +22,8 @@ const read = (more = "") =>
 /** A reloader whose parts apply nothing. `answers`: those of the other workers. */
 function reloaderOf(next: Config, answers: (string | null)[]) {
   const log: Record<string, unknown>[] = [];
+  const applied: number[] = [];
+  const peers = new Peers(async () => answers.map((each) => (each === null ? null : serialize(each))));
   const nothing = () => {};
   const configured = { configure: nothing };
   const plans = { kind: "unchanged", added: [], changed: [], retired: [], warnings: [] };
@@ -32,7 +36,10 @@ function reloaderOf(next: Config, answers: (string | null)[]) {
         orClose: (_: unknown, step: () => unknown) => step(),
         replace: nothing,
       },
-      plans: { apply: async () => plans, compare: async () => assert.fail("it is refused before") },
+      plans: {
+        apply: async () => await nextTurn(plans),
+        compare: async () => assert.fail("it is refused before"),
+      },
       store: { logChange: async () => {}, times: () => ({ atMs: 1 }) },
       server: configured,
       settingsOf: ({ limits }: Config) => connectionLimits(limits, { openFiles: 1024 }),
@@ -41,18 +48,39 @@ function reloaderOf(next: Config, answers: (string | null)[]) {
       people: configured,
       watch: { changed: nothing },
       events: configured,
-      peers: new Peers(async () => answers.map((each) => (each === null ? null : serialize(each)))),
+      peers,
       metrics: { reloaded: nothing },
       logger: loggerTo(log),
-      onApplied: nothing,
+      onApplied: ({ limits }: Config) => applied.push(limits.messagesMax),
     },
   ]);
-  reloader.open();
-  return { reloader, log };
+  const follow = async (config: Config) => {
+    const argument = serialize({ by: "test", config } satisfies Followed);
+    return deserialize((await peers.answer("reload", argument)) ?? assert.fail("it answers"));
+  };
+  return { reloader, log, applied, follow };
 }
 
+function openReloader(...given: Parameters<typeof reloaderOf>) {
+  const made = reloaderOf(...given);
+  made.reloader.open();
+  return made;
+}
+
+test("a worker applies the newest configuration that others have taken over", async () => {
+  const { reloader, applied, follow } = reloaderOf(read(), []);
+  const configOf = (messages: number) => read(`limits: { messages: ${messages} }\n`);
+  const before = [follow(configOf(101)), follow(configOf(102))];
+  reloader.open();
+  // While the second one is applied.
+  await nextTurn();
+  const answers = await Promise.all([...before, follow(configOf(103)), follow(configOf(104))]);
+  assert.deepEqual(answers, ["", "", "", ""]);
+  assert.deepEqual(applied, [102, 104]);
+});
+
 test("the log and the result name each worker that did not reload", async () => {
-  const { reloader, log } = reloaderOf(read(), [null, "Another reload is running.", "it is wrong"]);
+  const { reloader, log } = openReloader(read(), [null, "Another reload is running.", "it is wrong"]);
   const reasons = ["it does not answer.", "Another reload is running.", "it is wrong."];
   const { warnings } = await reloader.reload("test");
   assert.deepEqual(
@@ -69,7 +97,7 @@ test("the log and the result name each worker that did not reload", async () => 
 });
 
 test("the preview refuses what the reload refuses", async () => {
-  const { reloader } = reloaderOf(read("limits: { connections: 1000000 }\n"), []);
+  const { reloader } = openReloader(read("limits: { connections: 1000000 }\n"), []);
   const refused = { code: "configuration_invalid", message: /^limits\.connections is 1000000, but / };
   await assert.rejects(reloader.reload("test"), refused);
   await assert.rejects(reloader.preview(), refused);

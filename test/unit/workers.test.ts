@@ -79,6 +79,19 @@ test("a worker that cannot start is tried for as long as another one is up", asy
   assert.equal(started.length, 20);
 });
 
+test("a worker that did not listen yet when the service was stopped is told again", async (t) => {
+  const [workers, started] = [new Workers(config, loggerTo([]), () => {}), fakeWorkers(t)];
+  const ended = workers.run();
+  const [first] = started;
+  first?.emit("message", { kind: "hello" });
+  workers.stop("SIGTERM");
+  first?.emit("message", { kind: "up", shown: { banner: {}, signInCode: null } });
+  const stop = { kind: "signal", signal: "SIGTERM" };
+  assert.deepEqual(first?.told, [{ kind: "welcome", config }, stop, stop]);
+  first?.emit("exit", 0, null);
+  assert.equal(await ended, 0);
+});
+
 test("a worker that started during a reload follows it when it is up", async (t) => {
   const started = fakeWorkers(t);
   const workers = new Workers(config, loggerTo([]), () => {});

@@ -215,8 +215,8 @@ function shown(part: unknown): unknown {
 }
 
 function shownFields(part: object): object {
-  // Other languages do not know classes such as \p{Cc}. The description has the rule.
-  const isKnown = (name: string, value: unknown) => name !== "pattern" || !`${value}`.includes("\\p{");
+  // Other languages know no classes such as \p{Cc}, or no (?!…). The description has the rule.
+  const isKnown = (name: string, value: unknown) => name !== "pattern" || !/\\p\{|\(\?[=!]/.test(`${value}`);
   const fields = Object.entries(part).filter(([name, value]) => isKnown(name, value));
   return Object.fromEntries(fields.map(([name, value]) => [name, shown(value)]));
 }

@@ -227,7 +227,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     const fields = { requestId: request.id, client: addressOf(request), by, ...who };
     logger.info(fields, `${isPerson ? "a person" : person} has signed in`);
     // The one that was found has the person and the role, too.
-    const session = (await sessions.find({ cookie, page })) ?? started.session;
+    const session = (await sessions.find({ cookie, page }).catch(() => null)) ?? started.session;
     return { session, setCookie: this.cookieOf(started) };
   }
 

@@ -17,8 +17,6 @@ export function takeArrival(): Arrival | Joining | null {
   const { pathname, search, hash } = location;
   // A link that is pasted into this tab changes nothing but the fragment.
   addEventListener("hashchange", () => /^#(code|invite|join)=/.test(location.hash) && location.reload());
-  // A page that the browser kept for Back waits for the issuer, or has data of before a sign-out.
-  addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
   if (pathname === `${paths.pages}/signed-in`) {
     history.replaceState(null, "", returnPath());
     return { response: search };

@@ -78,8 +78,8 @@ function SignInForm(props: Required<SignInProps> & { arrival: Arrival | null }) 
       if (isOverPage) return void open(url, "_blank", "noopener");
       keepReturnPath();
       location.assign(url);
-      // It is busy until the page is left.
-      await new Promise(() => {});
+      // It is busy until the page is left, and begins again if Back shows it as it was.
+      await new Promise(() => addEventListener("pageshow", () => location.reload()));
     });
   useEffect(() => {
     document.title = `Sign in · ${appTitle}`;

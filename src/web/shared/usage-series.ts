@@ -80,7 +80,7 @@ function withOthers(series: readonly Series[], total: readonly number[]): Series
       series.reduce((left, one) => left - (one.micro[at] ?? 0), micro),
     ),
   );
-  return [...series, { name: othersName, micro: rest }];
+  return totalOf(rest) === 0 ? [...series] : [...series, { name: othersName, micro: rest }];
 }
 
 /** Returns the series with other names. Names that are equal are told apart by the old ones. */

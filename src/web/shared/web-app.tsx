@@ -64,6 +64,10 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
   };
   useEffect(() => {
     whenSignedOut(() => setState((now) => (now === "signed-in" ? "expired" : now)));
+    // A page that Back shows as it was can have data of before a sign-out.
+    addEventListener("pageshow", ({ persisted }) => {
+      if (persisted) void presentSession().then((found) => found ?? location.reload(), setError);
+    });
     // Whoever has joined before is in their own account again.
     if (arrival === null || "joinBy" in arrival) look();
     else setState("signed-out");

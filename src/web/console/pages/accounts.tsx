@@ -35,7 +35,8 @@ const columns = columnsOf(
 
 /** Of a class that was invited. */
 function arrivals(rows: readonly ListedAccount[]) {
-  const count = (state: string) => rows.filter(({ invitation }) => invitation === state).length;
+  const open = rows.filter(({ state }) => state !== "closed");
+  const count = (state: string) => open.filter(({ invitation }) => invitation === state).length;
   const counts = [
     ["used", count("used"), "first request made"],
     ["joined", count("joined"), "joined"],
