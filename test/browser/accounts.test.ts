@@ -129,7 +129,7 @@ test("receipts show the last 30 days, the whole of time if asked, and lead to th
 releaseTest("exports the usage of each account in a period as the API returns it", async (visit) => {
   const { page, service } = visit;
   await open(visit, "/usage?by=account");
-  await page.getByRole("link", { name: "Ada Lovelace", exact: true }).waitFor();
+  await page.getByRole("table", { name: "Usage by account" }).getByText("Ada Lovelace").waitFor();
   const saving = page.waitForEvent("download");
   await page.getByRole("button", { name: "Export CSV" }).click();
   const saved = await saving;

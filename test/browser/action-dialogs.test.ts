@@ -110,7 +110,7 @@ function ofKey(name: string, button: string): Pick<Dialog, "subject" | "open"> {
   return { subject: name, open: press(`${button} the key ${name}`) };
 }
 
-const className = "Informatics 1";
+const className = "Geometry 7";
 
 /** The dialog of a button on the page of the link. */
 function ofLink(button: string): Pick<Dialog, "path" | "subject" | "open"> {

@@ -60,7 +60,7 @@ test("the overview counts running and finished requests without a click, and mov
   const place = (): Promise<number> =>
     heading.evaluate((shown) => shown.getBoundingClientRect().y + shown.ownerDocument.defaultView.scrollY);
   const before = await place();
-  const stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
+  using stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
   await page.getByText("1 running, 0 waiting").waitFor();
   const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "default" }) });
   await row.getByText("running", { exact: true }).waitFor();
@@ -95,7 +95,7 @@ releaseTest("an account's page shows its balance and requests while an answer st
   await open(visit, "/accounts/default");
   await page.getByText("Nothing runs now.").waitFor();
   const before = await figure(page, "Credits left").innerText();
-  const stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
+  using stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
   const stop = page.getByRole("button", { name: `Stop the request ${stream.requestId}` });
   await stop.waitFor();
   await figure(page, "Held credits").getByText("0", { exact: true }).waitFor({ state: "detached" });
@@ -145,7 +145,7 @@ test(
     const [before] = [reads()];
     await page.clock.runFor(9_000);
     assert.equal(reads(), before);
-    const stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
+    using stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
     await page.clock.runFor(1_000);
     await page.getByRole("button", { name: `Stop the request ${stream.requestId}` }).waitFor();
     const running = reads();

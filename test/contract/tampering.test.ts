@@ -150,9 +150,12 @@ interface Cell {
 
 /**
  * A closed account has no windows, so nobody reads the cells beside their null numbers. A hold has
- * no cost until its first checkpoint.
+ * no cost until its first checkpoint, and the same one for any count of cached tokens that cost as
+ * others do. A check of the table alone refuses more of them than prompt tokens.
  */
 function isRead(table: string, { column, cells }: Cell): boolean {
+  if (table === "hold" && column === "cached_tokens")
+    return cells.get("price_cached_prompt") !== cells.get("price_prompt");
   if (table === "hold" && column.startsWith("price_")) return cells.get("completion_tokens") !== 0;
   const [bucket = ""] = /^(base|overage)(?=_)/.exec(column) ?? [];
   return (

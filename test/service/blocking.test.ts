@@ -54,6 +54,11 @@ for (const name of some(names, 4)) {
   });
 }
 
+/**
+ * In a message, it asks for a hostile answer. Every second answer of each account is whole, so
+ * that its circuit breaker does not end the attack.
+ */
+const hostileWord = "attack";
 const lineEnds = `${"\r".repeat(65_535)}\u20ac`;
 const hostileParts: [name: string, part: string][] = [
   ["line ends and characters beyond Latin-1", lineEnds],
@@ -61,14 +66,18 @@ const hostileParts: [name: string, part: string][] = [
 ];
 for (const [name, part] of some(hostileParts, 2)) {
   test(`keeps the event loop free during answers of an upstream with ${name}`, async () => {
-    // Every second answer is whole, so that the circuit breaker does not end the attack.
     upstream.play = async (call: Call) => {
-      const isHostile = upstream.calls.length % 2 === 0;
+      const isHostile = JSON.stringify(call.body).includes(hostileWord);
       for (let n = 0; isHostile && n < 20 && !call.isClosed; n += 1) await call.send(part);
       await call.stream(text("ok"), finish(), done);
     };
     await assertFreeLoop(service, async () => {
-      for (let round = 0; round < 4; round += 1) await Promise.all(service.keys.map(askHostile));
+      for (let round = 0; round < 4; round += 1) {
+        const asked = service.keys.map((key, n) =>
+          askHostile(key, (round + n) % 2 === 0 ? hostileWord : "Hi"),
+        );
+        await Promise.all(asked);
+      }
     });
   });
 }
@@ -93,8 +102,8 @@ test("keeps the event loop free while long stop sequences nearly match an answer
   assert.equal(texts.join(""), `${"a".repeat(letters)}x`);
 });
 
-async function askHostile(key: string): Promise<void> {
-  const response = await ask(key, { model: hostileModel });
+async function askHostile(key: string, content: string): Promise<void> {
+  const response = await ask(key, { model: hostileModel, messages: [{ role: "user", content }] });
   const answer = await response.text();
   assert.ok(response.status === 200 || response.status === 502, answer);
 }

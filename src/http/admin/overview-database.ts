@@ -137,14 +137,15 @@ export class OverviewDatabase {
       const { atMs } = store.times();
       const to = Math.floor(atMs / hourMs) + 1;
       const before = await requests();
-      const [hours, holds, audit] = await Promise.all([
+      const [hours, holds, audit, steps] = await Promise.all([
         store.usageHours({ from: to - hoursShown, to, byModel: false }),
         store.holds({ limit: pageRowsMax }),
         store.lastAudit(),
+        this.#stepsNow(),
       ]);
       this.#ownIds = new Set([...before, ...(await requests())].map((each) => each.request_id));
       this.view = { atMs, timezone: actions.timezone, hours, holds, audit };
-      this.steps = await this.#stepsNow();
+      this.steps = steps;
       this.isReachable = true;
     } catch (error) {
       if (this.isReachable) onError(error);
