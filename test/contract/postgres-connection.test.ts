@@ -240,6 +240,13 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     await pool.end();
   });
 
+  test("a frozen node does not keep the lock for migrations", async () => {
+    const { rows } = await forMigration(url, (connection) =>
+      connection.query({ text: "show idle_session_timeout" }),
+    );
+    assert.deepEqual(rows, [["30s"]]);
+  });
+
   for (const [name, use] of [
     ["a migration", forMigration],
     ["an audit", forAudit],

@@ -137,6 +137,8 @@ const migrationSettings: Settings = {
   ...readSettings,
   idle_in_transaction_session_timeout: databaseLimits.idleAloneMs,
   statement_timeout: databaseLimits.auditStatementMs,
+  // It keeps the lock for migrations between its attempts.
+  idle_session_timeout: databaseLimits.idleAloneMs,
 };
 
 /** Parses a URL for messages. Throws an OperatorError if it is invalid. */

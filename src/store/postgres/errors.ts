@@ -98,7 +98,7 @@ export function openingError(error: unknown, { where, database, user }: Place): 
       );
     case "55P03":
       return operatorError(
-        `Another session keeps tables of the database ${where} locked: a dump, an audit, or a transaction that somebody left open (${why}). Nothing was changed. Start again when it has ended; the view pg_stat_activity lists sessions.`,
+        `Another session keeps tables of the database ${where} locked: a dump, an audit, a vacuum, or a transaction that somebody left open (${why}). Nothing was changed. Start again when it has ended; the view pg_stat_activity lists sessions.`,
       );
     case "57P03":
       return operatorError(`PostgreSQL at ${where} is not ready (${why}). Start again in a moment.`);

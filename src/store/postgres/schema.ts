@@ -13,7 +13,7 @@ import type { UpgradeListener } from "../migrations.ts";
 import { appliedMigration, pendingMigrations, readMigrations, upgradeBegins } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
-import { isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
+import { isDeadlock, isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
 import { databaseLimits } from "./limits.ts";
 import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";
@@ -109,38 +109,42 @@ export function requireVersion(version: number, where: string): void {
 
 /**
  * Tries again while another session reads tables that a migration changes. Between the attempts
- * the commits of older nodes go on.
+ * the commits of older nodes go on. Other nodes wait until the connection is closed.
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
   const { upgrade, onUpgrade = () => {} } = options;
-  await ask(connection, `set lock_timeout = ${databaseLimits.migrationLockMs}`);
+  const { migrationLockMs, tableLocksMs, tableLockMs, tableLockPauseMs, deadlockMsMax } = databaseLimits;
+  await ask(connection, `set lock_timeout = ${migrationLockMs}`);
   const found = await pendingIn(connection, place.where, upgrade);
   if (found?.length === 0) return;
   if (found !== null) onUpgrade(upgradeBegins);
-  const endMs = performance.now() + databaseLimits.migrationLockMs;
-  const pauseMs = async (error: unknown) => {
-    if (!isLockTimeout(error) || performance.now() >= endMs) return undefined;
+  const lock = `advisory_lock(${migrationLock})`;
+  if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true) {
+    onUpgrade("another node creates or upgrades the ledger; this one waits for it");
+    await ask(connection, `select pg_${lock}`).catch((error: unknown) => {
+      if (!isLockTimeout(error)) throw error;
+      throw new OperatorError(
+        `Another node has been migrating the database ${place.where} for longer than ${migrationLockMs / 1000} s. Start again when it has finished.`,
+      );
+    });
+  }
+  const deadlockMs = `select least(setting::int, ${deadlockMsMax}) from pg_settings where name = 'deadlock_timeout'`;
+  const lockMs = tableLockMs + Number(onlyCell(await ask(connection, deadlockMs)));
+  await ask(connection, `set lock_timeout = ${lockMs}`);
+  const pauseMs = async (error: unknown, failures: number) => {
+    const waitedMs = failures * (lockMs + tableLockPauseMs);
+    if (!(isLockTimeout(error) || isDeadlock(error)) || waitedMs >= tableLocksMs) return undefined;
     await ask(connection, "rollback");
     onUpgrade("another session reads tables that the upgrade changes; it is tried again");
-    return databaseLimits.tableLockPauseMs;
+    return tableLockPauseMs;
   };
   await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, new AbortController().signal);
   if (found !== null) onUpgrade("the ledger was upgraded");
 }
 
 async function tryToMigrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
-  const { time, plans, upgrade, onUpgrade = () => {} } = options;
+  const { time, plans, upgrade } = options;
   await ask(connection, "begin");
-  const lock = `advisory_xact_lock(${migrationLock})`;
-  if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true)
-    onUpgrade("another node creates or upgrades the ledger; this one waits for it");
-  await ask(connection, `select pg_${lock}`).catch((error: unknown) => {
-    if (!isLockTimeout(error)) throw error;
-    throw new OperatorError(
-      `Another node has been migrating the database ${where} for longer than ${databaseLimits.migrationLockMs / 1000} s. Start again when it has finished.`,
-    );
-  });
-  await ask(connection, `set local lock_timeout = ${databaseLimits.tableLockMs}`);
   const found = await pendingIn(connection, where, upgrade);
   // A user without the right to create a schema can still use an existing one.
   if (found === null)
