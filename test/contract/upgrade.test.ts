@@ -69,11 +69,12 @@ function upgradedOn(backend: Backend): void {
     const ran = (command: string[]) => runCli(command, { cwd, env, services: next.services, run: next.run });
     /** What the log says about the latest upgrade. */
     let steps: string[];
-    const upgrade = async () => {
+    const upgrade = async (changes: { signal?: AbortSignal } = {}) => {
       const copied: string[] = [];
       const own: string[] = [];
       steps = own;
       const options = {
+        ...changes,
         onUpgrade: (step: string, about?: { file: string }) => {
           own.push(step);
           if (about !== undefined) copied.push(about.file);
@@ -128,6 +129,8 @@ function upgradedOn(backend: Backend): void {
       await database.sql(
         `do $$ begin execute format('alter database %I set ${name} = %L', current_database(), '${value}'); end $$`,
       );
+    const working =
+      "select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'";
     const readAgain = /^another session reads tables .* it is tried again$/;
 
     test("is upgraded when a session that reads it has ended, and serves older nodes until then", async () => {
@@ -204,6 +207,30 @@ function upgradedOn(backend: Backend): void {
       assert.equal(await versions(), migrationsNow);
       assert.equal(steps.filter((step) => readAgain.test(step)).length, 1);
     });
+
+    for (const [when, works, isThen] of [
+      ["while it waits for a session", "0", () => steps.some((step) => readAgain.test(step))],
+      ["while it works", "0.5", async () => (await database.sql(working)).length > 0],
+    ] as const)
+      test(`stays as it was if the start is stopped ${when}`, async () => {
+        Object.assign(next.limits, { ...limitsNow, tableLockMs: 20, tableLockPauseMs: 200 });
+        await setting("deadlock_timeout", "20ms");
+        await setting("test.works_s", works);
+        await using reader = await openTransaction(
+          locator,
+          works === "0" ? "select from account_contact" : "",
+        );
+        const stop = new AbortController();
+        const { signal } = stop;
+        const stopped = () => assert.rejects(upgrade({ signal }), (error) => error === signal.reason);
+        const upgrading = stopped();
+        await until(when, isThen);
+        stop.abort(new Error("stopped by SIGTERM"));
+        await reader.rollback();
+        await upgrading;
+        await stopped();
+        assert.equal(await versions(), migrationsNow);
+      });
 
     test("says so if another node migrates it for too long", async () => {
       Object.assign(next.limits, { ...limitsNow, migrationLockMs: 20 });

@@ -40,10 +40,13 @@ interface Migrating {
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
   onUpgrade?: UpgradeListener | undefined;
+  /** Aborts before an attempt or its commit. Default: never. */
+  signal?: AbortSignal | undefined;
 }
 
 /**
- * Creates or migrates the schema. Throws an OperatorError if this program cannot use the database.
+ * Creates or migrates the schema. Throws an OperatorError if this program cannot use the database,
+ * or the signal's reason.
  */
 export async function prepareSchema(url: string, options: Migrating): Promise<void> {
   const place = placeOf(url);
@@ -112,7 +115,7 @@ export function requireVersion(version: number, where: string): void {
  * the commits of older nodes go on. Other nodes wait until the connection is closed.
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
-  const { upgrade, onUpgrade = () => {} } = options;
+  const { upgrade, onUpgrade = () => {}, signal = new AbortController().signal } = options;
   const { migrationLockMs, tableLocksMs, tableLockMs, tableLockPauseMs, deadlockMsMax } = databaseLimits;
   await ask(connection, `set lock_timeout = ${migrationLockMs}`);
   const found = await pendingIn(connection, place.where, upgrade);
@@ -138,12 +141,16 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
     onUpgrade("another session reads tables that the upgrade changes; it is tried again");
     return tableLockPauseMs;
   };
-  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, new AbortController().signal);
+  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, signal).catch((error) => {
+    signal.throwIfAborted();
+    throw error;
+  });
   if (found !== null) onUpgrade("the ledger was upgraded");
 }
 
 async function tryToMigrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
-  const { time, plans, upgrade } = options;
+  const { time, plans, upgrade, signal } = options;
+  signal?.throwIfAborted();
   await ask(connection, "begin");
   const found = await pendingIn(connection, where, upgrade);
   // A user without the right to create a schema can still use an existing one.
@@ -156,6 +163,7 @@ async function tryToMigrate(connection: Connection, { where }: Place, options: M
   }
   if (found === null) await writePlans(connection, plans, { force: false, by: service, time });
   await requireComplete(connection, where);
+  signal?.throwIfAborted();
   await ask(connection, "commit");
 }
 

@@ -57,6 +57,8 @@ interface PostgresStoreOptions {
   /** If false, a database with an older schema is refused. Default: it is migrated. */
   upgrade?: boolean;
   onUpgrade?: UpgradeListener | undefined;
+  /** Aborts a migration. */
+  signal?: AbortSignal | undefined;
   /** Read at each commit: null if it writes no events. Default: null. */
   events?: (() => EventSettings | null) | undefined;
   /** Opens the store although ledger time is far ahead of the clock: who accepts that. */
@@ -78,8 +80,9 @@ interface PostgresStore extends Store {
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { url, plans, upgrade = true, clock = null, settings = {}, events = () => null } = options;
-  const { clockAcceptedBy = null, workers = 1, onUpgrade } = options;
-  await prepareSchema(url, { plans, upgrade, onUpgrade, time: serverTime(clock?.clockMs() ?? null) });
+  const { clockAcceptedBy = null, workers = 1, onUpgrade, signal } = options;
+  const time = serverTime(clock?.clockMs() ?? null);
+  await prepareSchema(url, { plans, upgrade, onUpgrade, signal, time });
   const service = readPool(url, "service", settings);
   try {
     const opened = await PostgresClock.open(service, clock, clockAcceptedBy);
