@@ -39,8 +39,6 @@ export const databaseLimits = {
    * deadlock_timeout, when it ends an autovacuum. Commits on the table wait behind the migration.
    */
   tableLockMs: 1_000,
-  /** The most that is added: commits are repeated for 15 s. */
-  deadlockMsMax: 9_000,
   /** Commits go on before the migration tries again. */
   tableLockPauseMs: 3_000,
   /** One query of an audit. It reads all rows: an hour for every few hundred million entries. */

@@ -8,7 +8,7 @@
 import { service } from "../../actors.ts";
 import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import { retryWhile } from "../../retry.ts";
+import { pause, retryWhile } from "../../retry.ts";
 import type { UpgradeListener } from "../migrations.ts";
 import { appliedMigration, pendingMigrations, readMigrations, upgradeBegins } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
@@ -31,11 +31,11 @@ export const createMigrationTable =
 const serverVersionMin = 150_000;
 
 /** What a migration makes or removes. A table with columns has a primary key. */
-const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)\b(?! as )/gm;
+const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)\b(?! as )/;
 
-interface Migrating {
+export interface Migrating {
   time: TimeParameter;
-  /** Those of a new ledger. */
+  /** The plans section of the configuration. A database without plans gets them. */
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
@@ -116,7 +116,7 @@ export function requireVersion(version: number, where: string): void {
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
   const { upgrade, onUpgrade = () => {}, signal = new AbortController().signal } = options;
-  const { migrationLockMs, tableLocksMs, tableLockMs, tableLockPauseMs, deadlockMsMax } = databaseLimits;
+  const { migrationLockMs, tableLocksMs, tableLockMs, tableLockPauseMs, statementMs } = databaseLimits;
   await ask(connection, `set lock_timeout = ${migrationLockMs}`);
   const found = await pendingIn(connection, place.where, upgrade);
   if (found?.length === 0) return;
@@ -131,20 +131,20 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
       );
     });
   }
-  const deadlockMs = `select least(setting::int, ${deadlockMsMax}) from pg_settings where name = 'deadlock_timeout'`;
-  const lockMs = tableLockMs + Number(onlyCell(await ask(connection, deadlockMs)));
+  const deadlockMs = "select setting::int from pg_settings where name = 'deadlock_timeout'";
+  // Commits that wait behind the migration are repeated for 15 s.
+  const lockMs = Math.min(statementMs, tableLockMs + Number(onlyCell(await ask(connection, deadlockMs))));
   await ask(connection, `set lock_timeout = ${lockMs}`);
   const pauseMs = async (error: unknown, failures: number) => {
     const waitedMs = failures * (lockMs + tableLockPauseMs);
     if (!(isLockTimeout(error) || isDeadlock(error)) || waitedMs >= tableLocksMs) return undefined;
     await ask(connection, "rollback");
     onUpgrade("another session reads tables that the upgrade changes; it is tried again");
-    return tableLockPauseMs;
-  };
-  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, signal).catch((error) => {
+    await pause(tableLockPauseMs, signal);
     signal.throwIfAborted();
-    throw error;
-  });
+    return 0;
+  };
+  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, signal);
   if (found !== null) onUpgrade("the ledger was upgraded");
 }
 
@@ -191,24 +191,42 @@ async function pendingIn(connection: Connection, where: string, upgrade?: boolea
   return pending;
 }
 
+/** Returns the names of the keys, indexes and triggers of the migrations. */
+export function namesOfGuards(): string[] {
+  const names = new Set<string>();
+  const texts = [createMigrationTable, ...readMigrations("postgres").map(({ sql }) => sql)];
+  let table = "";
+  for (const line of texts.join("\n").split("\n")) {
+    const [, verb, kind, name = ""] = made.exec(line) ?? [];
+    if (kind === "table") table = name;
+    if (verb !== undefined)
+      names[verb === "create" ? "add" : "delete"](kind === "table" ? `${name}_pkey` : name);
+    const [, columns = ""] = /^ {2}(?:unique \()?(\w+(?:, \w+)*)/.exec(line) ?? [];
+    for (const [word, end] of Object.entries({ unique: "key", references: "fkey" }))
+      if (columns !== "" && line.split(/\W/).includes(word))
+        names.add(`${table}_${columns.replaceAll(", ", "_")}_${end}`);
+  }
+  return [...names];
+}
+
 /**
- * Throws an OperatorError if a key, an index or a trigger of the migrations is missing. A restore
- * makes them last, and the ledger seems to work without them.
+ * Throws an OperatorError if a key, an index or a trigger of the migrations is missing or does not
+ * work. A restore makes or enables them last, and the ledger seems to work without them.
  */
 async function requireComplete(connection: Connection, where: string): Promise<void> {
-  const wanted = new Set<string>();
-  const texts = [createMigrationTable, ...readMigrations("postgres").map(({ sql }) => sql)];
-  for (const [, verb, kind, name] of texts.join("\n").matchAll(made))
-    wanted[verb === "create" ? "add" : "delete"](kind === "table" ? `${name}_pkey` : `${name}`);
   const [missing] = await ask(
     connection,
     `with relation as (select oid, relname from pg_class where relnamespace = to_regnamespace('${schemaName}'))
-     select unnest($1::text[]) except select relname from relation
-     except select tgname from pg_trigger where tgrelid in (select oid from relation) order by 1`,
-    [[...wanted]],
+     select unnest($1::text[])
+     except select relname from relation join pg_index on indexrelid = oid where indisvalid
+     except select conname from pg_constraint where contype = 'f' and conrelid in (select oid from relation)
+       and oid not in (select tgconstraint from pg_trigger where tgenabled in ('D', 'R'))
+     except select tgname from pg_trigger where tgrelid in (select oid from relation)
+       and tgenabled in ('O', 'A') order by 1`,
+    [namesOfGuards()],
   );
   if (missing === undefined) return;
   throw new OperatorError(
-    `The ledger in the database ${where} lacks keys, indexes or triggers, such as ${missing[0]}: a restore broke off, or somebody removed them. Nothing was changed. Restore the dump again into an empty database.`,
+    `The ledger in the database ${where} lacks keys, indexes or triggers, or they are disabled, such as ${missing[0]}: a restore broke off, or somebody changed them. Nothing was changed. Restore the dump again into an empty database.`,
   );
 }
