@@ -87,6 +87,7 @@ const readSettings: Settings = {
   tcp_user_timeout: databaseLimits.unreadAnswerMs,
   client_min_messages: "error",
   idle_session_timeout: 0,
+  transaction_timeout: 0,
   array_nulls: "on",
 };
 
