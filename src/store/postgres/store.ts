@@ -81,7 +81,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     return { ...postgresStoreOn({ url, service, clock: opened, settings, events, workers }), commitQueues };
   } catch (error) {
     await service.end();
-    throw openingError(error, placeOf(url));
+    throw openingError(error, placeOf(url), "");
   }
 }
 
