@@ -170,7 +170,7 @@ class Service {
     const loading = this.#beginLoading(models, signal);
     // Closed after the ledger, which records charges until it is closed.
     const tracing = await this.#startTracing();
-    const { store, ledger, nodes } = await this.#openDatabase();
+    const { store, ledger, nodes } = await this.#openDatabase(signal);
     const plans = await this.#applyPlans(store);
     const clock = await startClockJob(store, {
       jobs: this.#jobs,
@@ -383,8 +383,9 @@ class Service {
     return tracing;
   }
 
-  async #openDatabase(): Promise<OpenDatabase> {
+  async #openDatabase(signal: AbortSignal): Promise<OpenDatabase> {
     const database = await openUpgradedStore(this.#config, {
+      signal,
       events: () => eventSettingsOf(this.#config.events),
       onUpgrade: (step, about) => this.#logger.info(about ?? {}, step),
       onHoldLeft: (requestId, reason) =>

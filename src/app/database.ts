@@ -78,6 +78,8 @@ function copyBeforeUpgrade({ database }: Config, onUpgrade: UpgradeListener): st
 interface StoreOptions extends LedgerOptions {
   upgrade?: boolean;
   onUpgrade?: UpgradeListener;
+  /** Aborts a migration of PostgreSQL, which may wait for other sessions. */
+  signal?: AbortSignal;
   /** Who accepts that ledger time is far ahead of the clock. Default: nobody. */
   clockAcceptedBy?: string;
   /** The present configuration of events. Default: that of the configuration. */
@@ -91,14 +93,14 @@ interface StoreOptions extends LedgerOptions {
 export async function openStore(config: Config, given: StoreOptions = {}): Promise<OpenDatabase> {
   const { database, plans, workers } = config;
   const { upgrade = false, events = () => eventSettingsOf(config.events) } = given;
-  const { clockAcceptedBy = null, onUpgrade, ...options } = given;
+  const { clockAcceptedBy = null, onUpgrade, signal, ...options } = given;
   const opening = { plans, upgrade, events, clockAcceptedBy };
   if (database.kind === "sqlite") {
     const store = await openSqliteStore({ path: database.path, ...opening });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
   const { commitGiveUpMs, commitRetriesMs, openPostgresStore } = await import("../store/postgres/store.ts");
-  const store = await openPostgresStore({ url: database.url, workers, onUpgrade, ...opening });
+  const store = await openPostgresStore({ url: database.url, workers, onUpgrade, signal, ...opening });
   return {
     store,
     ledger: new Ledger(store, { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs, ...options }),

@@ -215,6 +215,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
       ["extra_float_digits", "-3"],
       ["array_nulls", "off"],
       ["idle_session_timeout", "60s"],
+      ["transaction_timeout", "60s"],
     ]) {
       await server.sql(`alter database ${database} set ${name} = '${value}'`);
     }
@@ -230,7 +231,8 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     const { requestsTatMs = 0, lastUsedMs } = (await stores[1]?.keyById("limited")) ?? {};
     assert.equal(requestsTatMs, (lastUsedMs ?? 0) + minute / 7);
     const pool = readPool(server.url(database), "service");
-    assert.deepEqual((await pool.query({ text: "show idle_session_timeout" })).rows, [["0"]]);
+    for (const name of ["idle_session_timeout", "transaction_timeout"])
+      assert.deepEqual((await pool.query({ text: `show ${name}` })).rows, [["0"]]);
     await pool.end();
   });
 
@@ -238,6 +240,13 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     const pool = readPool(server.url(database), "service", { of_later: 1, work_mem: "5MB" });
     assert.deepEqual((await pool.query({ text: "show work_mem" })).rows, [["5MB"]]);
     await pool.end();
+  });
+
+  test("a frozen node does not keep the lock for migrations", async () => {
+    const { rows } = await forMigration(url, (connection) =>
+      connection.query({ text: "show idle_session_timeout" }),
+    );
+    assert.deepEqual(rows, [["30s"]]);
   });
 
   for (const [name, use] of [

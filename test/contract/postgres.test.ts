@@ -9,7 +9,12 @@ import { balanceOf } from "../../src/ledger/balance.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { pgDumpInstead } from "../../src/store/postgres/connection-pool.ts";
-import { createMigrationTable, requireSchema, requireVersion } from "../../src/store/postgres/schema.ts";
+import {
+  createMigrationTable,
+  namesOfGuards,
+  requireSchema,
+  requireVersion,
+} from "../../src/store/postgres/schema.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
@@ -109,6 +114,8 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await server.sql("grant usage on schema inkwell to locked", database);
       await server.sql("grant select on all tables in schema inkwell to locked", database);
       await refused(asLocked(secret), remedy);
+      // A migration would have been committed by then.
+      await refused(asLocked(secret), /^(?!.*Nothing was changed).*permission denied for table clock/);
     });
 
     test("repeats what a server answered that was reached", async () => {
@@ -194,21 +201,63 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         await assert.rejects(requireSchema(server.url(database)), message);
       });
 
+    async function rejectedAfter(sql: string, what: string): Promise<void> {
+      await make(server.url(database));
+      await requireSchema(server.url(database));
+      await server.sql(sql, database);
+      const message = new RegExp(
+        `lacks keys, indexes or triggers, .* such as ${what.split(" ").at(-1)}: a restore broke off`,
+      );
+      await refused(server.url(database), message);
+      await assert.rejects(requireSchema(server.url(database)), message);
+    }
+
     for (const [what, sql] of [
-      ["key", "alter table api_key drop constraint api_key_pkey cascade"],
-      ["key of its migrations", "alter table migration drop constraint migration_pkey"],
-      ["index", "drop index event_by_cause"],
-      ["trigger", "drop trigger journal_is_never_emptied on journal"],
+      ["key api_key_pkey", "alter table api_key drop constraint api_key_pkey cascade"],
+      ["key migration_pkey", "alter table migration drop constraint migration_pkey"],
+      ["key journal_op_key", "alter table journal drop constraint journal_op_key"],
+      ["key charge_id_account_late_key", "alter table charge drop constraint charge_id_account_late_key"],
+      ["foreign key hold_account_fkey", "alter table hold drop constraint hold_account_fkey"],
+      ["index event_by_cause", "drop index event_by_cause"],
+      ["trigger journal_is_never_emptied", "drop trigger journal_is_never_emptied on journal"],
     ] as const)
-      test(`rejects a ledger whose restore did not make a ${what}`, async () => {
-        await make(server.url(database));
-        await requireSchema(server.url(database));
-        await server.sql(sql, database);
-        const [name] = /\w+_pkey|event_by_\w+|\w+_emptied/.exec(sql) ?? [];
-        const message = new RegExp(`lacks keys, .* such as ${name}: a restore broke off`);
-        await refused(server.url(database), message);
-        await assert.rejects(requireSchema(server.url(database)), message);
-      });
+      test(`rejects a ledger whose restore did not make the ${what}`, () => rejectedAfter(sql, what));
+
+    for (const [what, sql] of [
+      ["foreign key hold_account_fkey", "alter table hold disable trigger all"],
+      ["trigger journal_is_never_changed", "alter table journal disable trigger user"],
+      [
+        "index event_by_cause",
+        "update pg_index set indisvalid = false where indexrelid = 'event_by_cause'::regclass",
+      ],
+    ] as const)
+      test(`rejects a ledger whose ${what} does not work`, () => rejectedAfter(sql, what));
+
+    test("knows the name of each key, index and trigger of the schema", async () => {
+      await make(server.url(database));
+      const rows = await server.sql(
+        `select relname as name from pg_class join pg_index on indexrelid = oid where relnamespace = 'inkwell'::regnamespace
+         union select conname from pg_constraint where contype = 'f' and connamespace = 'inkwell'::regnamespace
+         union select tgname from pg_trigger join pg_class c on c.oid = tgrelid
+           where relnamespace = 'inkwell'::regnamespace and not tgisinternal`,
+        database,
+      );
+      assert.deepEqual(namesOfGuards().sort(), rows.map(({ name }) => String(name)).sort());
+    });
+
+    test("accepts keys, indexes, triggers and constraints that an operator added", async () => {
+      await make(server.url(database));
+      await server.sql(
+        `create index mine on journal (by);
+         alter table journal add constraint mine_too unique (account, seq, by);
+         create table inkwell.note (account text collate "C" references account (id), check (account <> ''));
+         create trigger mine before insert on note execute function refuse('mine');
+         alter table note disable trigger all`,
+        database,
+      );
+      await requireSchema(server.url(database));
+      await (await open(server.url(database))).close();
+    });
 
     test("shares a database with tables of other programs", async () => {
       await server.sql("create table public.account (name text)", database);

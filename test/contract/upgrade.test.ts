@@ -33,10 +33,11 @@ const commands = [
 ];
 
 const next = await nextVersion(`
+{postgres}select pg_sleep(current_setting('test.works_s', true)::float);{end}
 alter table account_contact add column later {text};
 drop index event_by_cause;
 {postgres}
-create table later as select 1 as one;
+create table later as select current_setting('lock_timeout') as lock_timeout;
 {end}`);
 after(() => next[Symbol.dispose]());
 const limitsNow = { ...next.limits };
@@ -66,14 +67,16 @@ function upgradedOn(backend: Backend): void {
       (await database.sql("select version from migration order by version")).length;
     const copies = () => globSync(`${locator}.before-upgrade-*`);
     const ran = (command: string[]) => runCli(command, { cwd, env, services: next.services, run: next.run });
-    /** What the log says. */
+    /** What the log says about the latest upgrade. */
     let steps: string[];
-    const upgrade = async () => {
+    const upgrade = async (changes: { signal?: AbortSignal } = {}) => {
       const copied: string[] = [];
-      steps = [];
+      const own: string[] = [];
+      steps = own;
       const options = {
+        ...changes,
         onUpgrade: (step: string, about?: { file: string }) => {
-          steps.push(step);
+          own.push(step);
           if (about !== undefined) copied.push(about.file);
         },
       };
@@ -122,6 +125,14 @@ function upgradedOn(backend: Backend): void {
 
     if (backend.name === "SQLite") return;
 
+    const setting = async (name: string, value: string) =>
+      await database.sql(
+        `do $$ begin execute format('alter database %I set ${name} = %L', current_database(), '${value}'); end $$`,
+      );
+    const working =
+      "select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'";
+    const readAgain = /^another session reads tables .* it is tried again$/;
+
     test("is upgraded when a session that reads it has ended, and serves older nodes until then", async () => {
       Object.assign(next.limits, { ...limitsNow, tableLockMs: 500, tableLockPauseMs: 500 });
       const old = await database.open();
@@ -138,13 +149,89 @@ function upgradedOn(backend: Backend): void {
       assert.match(steps.join(), /another session reads tables .*, ?the ledger was upgraded$/);
     });
 
-    test("says why it cannot be upgraded if such a session does not end", async () => {
-      Object.assign(next.limits, { migrationLockMs: 100, tableLockMs: 20, tableLockPauseMs: 20 });
+    for (const [deadlock, waited] of [
+      ["1s", "2s"],
+      ["1min", "10s"],
+    ] as const)
+      test(`waits ${waited} for a table if the server ends an autovacuum for it after ${deadlock}`, async () => {
+        Object.assign(next.limits, limitsNow);
+        await setting("deadlock_timeout", deadlock);
+        await upgrade();
+        assert.deepEqual(await database.sql("select lock_timeout from later"), [{ lock_timeout: waited }]);
+      });
+
+    test("is upgraded after a deadlock with a session that reads it", async () => {
+      Object.assign(next.limits, { ...limitsNow, tableLockPauseMs: 50 });
+      await setting("deadlock_timeout", "600ms");
+      const reading = openTransaction(
+        locator,
+        "set local deadlock_timeout = '1min'; select from event; select pg_sleep(0.5); select from account_contact",
+      );
+      await until("it reads", async () => {
+        return (await database.sql(working)).length > 0;
+      });
+      const upgrading = upgrade();
+      await using reader = await reading;
+      await reader.rollback();
+      await upgrading;
+      assert.equal(await versions(), migrationsNow + 1);
+      assert.match(steps[1] ?? "", readAgain);
+    });
+
+    test("is tried by one node at a time, and other nodes wait also in the pauses", async () => {
+      Object.assign(next.limits, { ...limitsNow, tableLockMs: 20, tableLockPauseMs: 300 });
+      await setting("deadlock_timeout", "20ms");
+      await using reader = await openTransaction(locator, "select from account_contact");
+      const first = upgrade();
+      const stepsOfFirst = steps;
+      await until("it is tried again", () => stepsOfFirst.length > 1);
+      const second = upgrade();
+      await until("the second one waits or tries", () => steps.length > 1);
+      const { length } = stepsOfFirst;
+      await until("it is tried again twice", () => stepsOfFirst.length > length + 1);
+      assert.deepEqual(
+        steps.map((step) => step.slice(0, 12)),
+        [upgradeBegins.slice(0, 12), "another node"],
+      );
+      await reader.rollback();
+      await Promise.all([first, second]);
+      assert.equal(await versions(), migrationsNow + 1);
+    });
+
+    test("says why it cannot be upgraded if such a session does not end, and counts only waiting", async () => {
+      Object.assign(next.limits, { tableLocksMs: 100, tableLockMs: 20, tableLockPauseMs: 20 });
+      await setting("deadlock_timeout", "20ms");
+      await setting("test.works_s", "0.15");
       await using reader = await openTransaction(locator, "select from account_contact");
       await assert.rejects(upgrade(), /keeps tables .* locked: a dump, .* Nothing was changed\./);
       await reader.rollback();
       assert.equal(await versions(), migrationsNow);
+      assert.equal(steps.filter((step) => readAgain.test(step)).length, 1);
     });
+
+    for (const [when, works, isThen] of [
+      ["while it waits for a session", "0", () => steps.some((step) => readAgain.test(step))],
+      ["while it works", "1", async () => (await database.sql(working)).length > 0],
+    ] as const)
+      test(`stays as it was if the start is stopped ${when}`, async () => {
+        Object.assign(next.limits, { ...limitsNow, tableLockMs: 20, tableLockPauseMs: 200 });
+        await setting("deadlock_timeout", "20ms");
+        await setting("test.works_s", works);
+        await using reader = await openTransaction(
+          locator,
+          works === "0" ? "select from account_contact" : "",
+        );
+        const stop = new AbortController();
+        const { signal } = stop;
+        const stopped = () => assert.rejects(upgrade({ signal }), (error) => error === signal.reason);
+        const upgrading = stopped();
+        await until(when, isThen);
+        stop.abort(new Error("stopped by SIGTERM"));
+        await reader.rollback();
+        await upgrading;
+        await stopped();
+        assert.equal(await versions(), migrationsNow);
+      });
 
     test("says so if another node migrates it for too long", async () => {
       Object.assign(next.limits, { ...limitsNow, migrationLockMs: 20 });

@@ -9,10 +9,13 @@ import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
+import { migrationLock } from "../../src/store/postgres/schema.ts";
 import { type FileServer, startServer } from "../fixtures/file-server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { inkwell, startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { noPostgres, postgres } from "../fixtures/postgres.ts";
+import { openTransaction } from "../fixtures/postgres-session.ts";
 import {
   entry,
   environment,
@@ -27,6 +30,7 @@ import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { type Call, startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, text, usage } from "../fixtures/upstream-events.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 /** Process 1 of its own container. It gets SIGTERM when it loads the module. */
 function startFirst(folder: string, args: readonly string[], module: string) {
@@ -172,6 +176,26 @@ test("lets running answers finish after a stop during the start", async () => {
   assert.equal(await service.ended, 143);
   assert.equal(query(folder, "select ending from charge")[0]?.ending, "stop");
   assertSoundLedger(folder);
+});
+
+test("makes no ledger on PostgreSQL after a stop during the start", {
+  skip: noPostgres ?? false,
+}, async (t) => {
+  const server = await postgres();
+  const database = await server.create();
+  t.after(() => server.drop(database));
+  await using upstream = await startUpstream();
+  await using folder = await newFolder();
+  configureUpstream(folder.path, upstream);
+  const lock = `select pg_advisory_xact_lock(${migrationLock})`;
+  await using other = await openTransaction(server.url(database), lock);
+  await using service = startInside(folder.path, { env: { INKWELL_DATABASE: server.url(database) } });
+  await service.shows(/another node creates or upgrades the ledger; this one waits for it/);
+  service.signal("SIGTERM");
+  await other.rollback();
+  assert.equal(await service.ended, 143);
+  assert.match(service.stderr, /Stopped before the service was up\./);
+  assert.deepEqual(await server.sql("select from pg_namespace where nspname = 'inkwell'", database), []);
 });
 
 // test/service/stopping.test.ts and test/http/connections.test.ts have the same after the start.

@@ -87,6 +87,7 @@ const readSettings: Settings = {
   tcp_user_timeout: databaseLimits.unreadAnswerMs,
   client_min_messages: "error",
   idle_session_timeout: 0,
+  transaction_timeout: 0,
   array_nulls: "on",
 };
 
@@ -137,6 +138,8 @@ const migrationSettings: Settings = {
   ...readSettings,
   idle_in_transaction_session_timeout: databaseLimits.idleAloneMs,
   statement_timeout: databaseLimits.auditStatementMs,
+  // It keeps the lock for migrations between its attempts.
+  idle_session_timeout: databaseLimits.idleAloneMs,
 };
 
 /** Parses a URL for messages. Throws an OperatorError if it is invalid. */

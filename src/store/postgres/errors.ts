@@ -67,8 +67,12 @@ export function postgresError(error: unknown): Error {
   return storeError(error, state === null || transient.test(state));
 }
 
-/** Converts an error while a store is opened into an OperatorError, if its cause is known. */
-export function openingError(error: unknown, { where, database, user }: Place): unknown {
+/**
+ * Converts an error while a store is opened into an OperatorError, if its cause is known. Give
+ * `unchanged` an empty text if a migration may have been committed before.
+ */
+export function openingError(error: unknown, place: Place, unchanged = " Nothing was changed."): unknown {
+  const { where, database, user } = place;
   if (error instanceof OperatorError) return error;
   const cause = error instanceof StoreUnavailableError ? error.cause : error;
   const why = causeOf(cause);
@@ -89,7 +93,7 @@ export function openingError(error: unknown, { where, database, user }: Place): 
         ? `Set the user that owns the schema "inkwell" with its tables and functions, or make "${user}" their owner.`
         : `Run: grant create on database ${database} to ${user}. Existing tables must belong to this user.`;
       return operatorError(
-        `The user "${user}" lacks a right in the database ${where}: ${why}. Nothing was changed. ${remedy}`,
+        `The user "${user}" lacks a right in the database ${where}: ${why}.${unchanged} ${remedy}`,
       );
     }
     case "25006":
@@ -98,7 +102,7 @@ export function openingError(error: unknown, { where, database, user }: Place): 
       );
     case "55P03":
       return operatorError(
-        `Another session keeps tables of the database ${where} locked: a dump, an audit, or a transaction that somebody left open (${why}). Nothing was changed. Start again when it has ended; the view pg_stat_activity lists sessions.`,
+        `Another session keeps tables of the database ${where} locked: a dump, an audit, a vacuum, or a transaction that somebody left open (${why}).${unchanged} Start again when it has ended; the view pg_stat_activity lists sessions.`,
       );
     case "57P03":
       return operatorError(`PostgreSQL at ${where} is not ready (${why}). Start again in a moment.`);
@@ -116,7 +120,7 @@ export function openingError(error: unknown, { where, database, user }: Place): 
   if (error instanceof StoreUnavailableError) {
     if (state !== null && !state.startsWith("08"))
       return operatorError(
-        `PostgreSQL at ${where} refused (${why}). Nothing was changed. Remove the cause, and start again.`,
+        `PostgreSQL at ${where} refused (${why}).${unchanged} Remove the cause, and start again.`,
       );
     return operatorError(
       `PostgreSQL at ${where} cannot be reached (${why}). Start it, or correct the URL: database: postgres://USER:PASSWORD@HOST:5432/DATABASE`,

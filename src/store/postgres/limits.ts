@@ -30,11 +30,13 @@ export const databaseLimits = {
   unreadAnswerMs: 5_000,
   /** An answer, if the server or the network has disappeared. */
   answerMs: 15_000,
-  /** Another node that is migrating the schema. A migration is tried again for as long. */
-  migrationLockMs: 60_000,
+  /** Another node that is migrating the schema. Longer than `tableLocksMs` and one attempt. */
+  migrationLockMs: 90_000,
+  /** All attempts of a migration to lock its tables, with the pauses, without its own work. */
+  tableLocksMs: 60_000,
   /**
-   * A table that a migration changes, while a dump or another session reads it. Commits on the
-   * table wait behind the migration.
+   * A table that a migration changes, while another session reads it. Added to the server's
+   * deadlock_timeout, when it ends an autovacuum. Commits on the table wait behind the migration.
    */
   tableLockMs: 1_000,
   /** Commits go on before the migration tries again. */

@@ -8,12 +8,12 @@
 import { service } from "../../actors.ts";
 import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import { retryWhile } from "../../retry.ts";
+import { pause, retryWhile } from "../../retry.ts";
 import type { UpgradeListener } from "../migrations.ts";
 import { appliedMigration, pendingMigrations, readMigrations, upgradeBegins } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
-import { isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
+import { isDeadlock, isLockTimeout, openingError, type Place, sqlState } from "./errors.ts";
 import { databaseLimits } from "./limits.ts";
 import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";
@@ -31,19 +31,22 @@ export const createMigrationTable =
 const serverVersionMin = 150_000;
 
 /** What a migration makes or removes. A table with columns has a primary key. */
-const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)\b(?! as )/gm;
+const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)\b(?! as )/;
 
-interface Migrating {
+export interface Migrating {
   time: TimeParameter;
-  /** Those of a new ledger. */
+  /** The plans section of the configuration. A database without plans gets them. */
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
   onUpgrade?: UpgradeListener | undefined;
+  /** Aborts before an attempt or its commit. Default: never. */
+  signal?: AbortSignal | undefined;
 }
 
 /**
- * Creates or migrates the schema. Throws an OperatorError if this program cannot use the database.
+ * Creates or migrates the schema. Throws an OperatorError if this program cannot use the database,
+ * or the signal's reason.
  */
 export async function prepareSchema(url: string, options: Migrating): Promise<void> {
   const place = placeOf(url);
@@ -109,38 +112,46 @@ export function requireVersion(version: number, where: string): void {
 
 /**
  * Tries again while another session reads tables that a migration changes. Between the attempts
- * the commits of older nodes go on.
+ * the commits of older nodes go on. Other nodes wait until the connection is closed.
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
-  const { upgrade, onUpgrade = () => {} } = options;
-  await ask(connection, `set lock_timeout = ${databaseLimits.migrationLockMs}`);
+  const { upgrade, onUpgrade = () => {}, signal = new AbortController().signal } = options;
+  const { migrationLockMs, tableLocksMs, tableLockMs, tableLockPauseMs, statementMs } = databaseLimits;
+  await ask(connection, `set lock_timeout = ${migrationLockMs}`);
   const found = await pendingIn(connection, place.where, upgrade);
   if (found?.length === 0) return;
   if (found !== null) onUpgrade(upgradeBegins);
-  const endMs = performance.now() + databaseLimits.migrationLockMs;
-  const pauseMs = async (error: unknown) => {
-    if (!isLockTimeout(error) || performance.now() >= endMs) return undefined;
+  const lock = `advisory_lock(${migrationLock})`;
+  if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true) {
+    onUpgrade("another node creates or upgrades the ledger; this one waits for it");
+    await ask(connection, `select pg_${lock}`).catch((error: unknown) => {
+      if (!isLockTimeout(error)) throw error;
+      throw new OperatorError(
+        `Another node has been migrating the database ${place.where} for longer than ${migrationLockMs / 1000} s. Start again when it has finished.`,
+      );
+    });
+  }
+  const deadlockMs = "select setting::int from pg_settings where name = 'deadlock_timeout'";
+  // Commits that wait behind the migration are repeated for 15 s.
+  const lockMs = Math.min(statementMs, tableLockMs + Number(onlyCell(await ask(connection, deadlockMs))));
+  await ask(connection, `set lock_timeout = ${lockMs}`);
+  const pauseMs = async (error: unknown, failures: number) => {
+    const waitedMs = failures * (lockMs + tableLockPauseMs);
+    if (!(isLockTimeout(error) || isDeadlock(error)) || waitedMs >= tableLocksMs) return undefined;
     await ask(connection, "rollback");
     onUpgrade("another session reads tables that the upgrade changes; it is tried again");
-    return databaseLimits.tableLockPauseMs;
+    await pause(tableLockPauseMs, signal);
+    signal.throwIfAborted();
+    return 0;
   };
-  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, new AbortController().signal);
+  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, signal);
   if (found !== null) onUpgrade("the ledger was upgraded");
 }
 
 async function tryToMigrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
-  const { time, plans, upgrade, onUpgrade = () => {} } = options;
+  const { time, plans, upgrade, signal } = options;
+  signal?.throwIfAborted();
   await ask(connection, "begin");
-  const lock = `advisory_xact_lock(${migrationLock})`;
-  if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true)
-    onUpgrade("another node creates or upgrades the ledger; this one waits for it");
-  await ask(connection, `select pg_${lock}`).catch((error: unknown) => {
-    if (!isLockTimeout(error)) throw error;
-    throw new OperatorError(
-      `Another node has been migrating the database ${where} for longer than ${databaseLimits.migrationLockMs / 1000} s. Start again when it has finished.`,
-    );
-  });
-  await ask(connection, `set local lock_timeout = ${databaseLimits.tableLockMs}`);
   const found = await pendingIn(connection, where, upgrade);
   // A user without the right to create a schema can still use an existing one.
   if (found === null)
@@ -152,6 +163,7 @@ async function tryToMigrate(connection: Connection, { where }: Place, options: M
   }
   if (found === null) await writePlans(connection, plans, { force: false, by: service, time });
   await requireComplete(connection, where);
+  signal?.throwIfAborted();
   await ask(connection, "commit");
 }
 
@@ -179,24 +191,42 @@ async function pendingIn(connection: Connection, where: string, upgrade?: boolea
   return pending;
 }
 
+/** Returns the names of the keys, indexes and triggers of the migrations. */
+export function namesOfGuards(): string[] {
+  const names = new Set<string>();
+  const texts = [createMigrationTable, ...readMigrations("postgres").map(({ sql }) => sql)];
+  let table = "";
+  for (const line of texts.join("\n").split("\n")) {
+    const [, verb, kind, name = ""] = made.exec(line) ?? [];
+    if (kind === "table") table = name;
+    if (verb !== undefined)
+      names[verb === "create" ? "add" : "delete"](kind === "table" ? `${name}_pkey` : name);
+    const [, columns = ""] = /^ {2}(?:unique \()?(\w+(?:, \w+)*)/.exec(line) ?? [];
+    for (const [word, end] of Object.entries({ unique: "key", references: "fkey" }))
+      if (columns !== "" && line.split(/\W/).includes(word))
+        names.add(`${table}_${columns.replaceAll(", ", "_")}_${end}`);
+  }
+  return [...names];
+}
+
 /**
- * Throws an OperatorError if a key, an index or a trigger of the migrations is missing. A restore
- * makes them last, and the ledger seems to work without them.
+ * Throws an OperatorError if a key, an index or a trigger of the migrations is missing or does not
+ * work. A restore makes or enables them last, and the ledger seems to work without them.
  */
 async function requireComplete(connection: Connection, where: string): Promise<void> {
-  const wanted = new Set<string>();
-  const texts = [createMigrationTable, ...readMigrations("postgres").map(({ sql }) => sql)];
-  for (const [, verb, kind, name] of texts.join("\n").matchAll(made))
-    wanted[verb === "create" ? "add" : "delete"](kind === "table" ? `${name}_pkey` : `${name}`);
   const [missing] = await ask(
     connection,
     `with relation as (select oid, relname from pg_class where relnamespace = to_regnamespace('${schemaName}'))
-     select unnest($1::text[]) except select relname from relation
-     except select tgname from pg_trigger where tgrelid in (select oid from relation) order by 1`,
-    [[...wanted]],
+     select unnest($1::text[])
+     except select relname from relation join pg_index on indexrelid = oid where indisvalid
+     except select conname from pg_constraint where contype = 'f' and conrelid in (select oid from relation)
+       and oid not in (select tgconstraint from pg_trigger where tgenabled in ('D', 'R'))
+     except select tgname from pg_trigger where tgrelid in (select oid from relation)
+       and tgenabled in ('O', 'A') order by 1`,
+    [namesOfGuards()],
   );
   if (missing === undefined) return;
   throw new OperatorError(
-    `The ledger in the database ${where} lacks keys, indexes or triggers, such as ${missing[0]}: a restore broke off, or somebody removed them. Nothing was changed. Restore the dump again into an empty database.`,
+    `The ledger in the database ${where} lacks keys, indexes or triggers, or they are disabled, such as ${missing[0]}: a restore broke off, or somebody changed them. Nothing was changed. Restore the dump again into an empty database.`,
   );
 }

@@ -12,11 +12,9 @@
  */
 
 import type { EventSettings } from "../../ledger/events.ts";
-import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import type { MachineClock } from "../clock.ts";
 import { KeptPlans } from "../kept-plans.ts";
-import type { UpgradeListener } from "../migrations.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { foundKeyOf, type SqlConnections } from "../queries.ts";
 import { sqlStoreOn } from "../sql-store.ts";
@@ -29,7 +27,7 @@ import { KeyLookups } from "./key-lookups.ts";
 import { postgresNodes } from "./nodes.ts";
 import { applyPlans } from "./plans.ts";
 import { connectionsOn, findSnapshot, postgresDialect } from "./reads.ts";
-import { prepareSchema } from "./schema.ts";
+import { type Migrating, prepareSchema } from "./schema.ts";
 import { PostgresUsageSums } from "./usage-sums.ts";
 
 /** Commits of one node at the same time. More make smaller commits (docs/decisions/0008). */
@@ -46,17 +44,12 @@ export const commitRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
 /** Limit for attempts that take long themselves, because the server is gone without an answer. */
 export const commitGiveUpMs = 15_000;
 
-interface PostgresStoreOptions {
+interface PostgresStoreOptions extends Omit<Migrating, "time"> {
   /**
    * `postgres://USER:PASSWORD@HOST:5432/DATABASE`, with the parameters of libpq after a question
    * mark.
    */
   url: string;
-  /** The plans section of the configuration. A database without plans gets them. */
-  plans: Plans;
-  /** If false, a database with an older schema is refused. Default: it is migrated. */
-  upgrade?: boolean;
-  onUpgrade?: UpgradeListener | undefined;
   /** Read at each commit: null if it writes no events. Default: null. */
   events?: (() => EventSettings | null) | undefined;
   /** Opens the store although ledger time is far ahead of the clock: who accepts that. */
@@ -77,9 +70,9 @@ interface PostgresStore extends Store {
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
-  const { url, plans, upgrade = true, clock = null, settings = {}, events = () => null } = options;
-  const { clockAcceptedBy = null, workers = 1, onUpgrade } = options;
-  await prepareSchema(url, { plans, upgrade, onUpgrade, time: serverTime(clock?.clockMs() ?? null) });
+  const { url, clock = null, settings = {}, events = () => null } = options;
+  const { clockAcceptedBy = null, workers = 1 } = options;
+  await prepareSchema(url, { ...options, time: serverTime(clock?.clockMs() ?? null) });
   const service = readPool(url, "service", settings);
   try {
     const opened = await PostgresClock.open(service, clock, clockAcceptedBy);
@@ -88,7 +81,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     return { ...postgresStoreOn({ url, service, clock: opened, settings, events, workers }), commitQueues };
   } catch (error) {
     await service.end();
-    throw openingError(error, placeOf(url));
+    throw openingError(error, placeOf(url), "");
   }
 }
 
