@@ -90,7 +90,8 @@ export function publicAddress({ host, port }: Address, boundUrl: string) {
 export async function requirePort(name: ListenerName, address: Address): Promise<void> {
   if (address.port === 0) return;
   await bindOrExplain(name, address, async () => {
-    const server = createServer().listen(address);
+    // A worker can be given connections before it closes the port, which waits for their end.
+    const server = createServer((socket) => socket.destroy()).listen(address);
     await once(server, "listening");
     await once(server.close(), "close");
   });

@@ -3,6 +3,8 @@
  * service to its clients, its operators and its metrics.
  */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import type { Readiness } from "../../src/http/admin/server.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
@@ -12,6 +14,7 @@ import { openTransaction } from "../fixtures/postgres-session.ts";
 import { isRunning } from "../fixtures/processes.ts";
 import {
   type Folder,
+  freePort,
   newFolder,
   type Program,
   quickEntry,
@@ -319,6 +322,30 @@ describe("two workers on one PostgreSQL", { skip: noPostgres ?? false }, () => {
       changes.map(({ before, after }) => [before, after]),
       [["102", "103"]],
     );
+  });
+
+  test("start beside clients who connect before a worker is up, and wait", async () => {
+    await using other = await newFolder();
+    configureUpstream(other.path, upstream, "workers: 2\n");
+    const port = await freePort();
+    await using waiting = new AsyncDisposableStack();
+    let isUp = false;
+    const knock = async () => {
+      while (!isUp) {
+        const socket = connect({ host: "127.0.0.1", port });
+        waiting.defer(() => void socket.destroy());
+        // Refused, or closed by the start.
+        socket.on("error", () => {});
+        await once(socket, "connect").catch(() => {});
+      }
+    };
+    const knocking = Array.from({ length: 4 }, knock);
+    const env = { INKWELL_DATABASE: server.url(database), INKWELL_PORT: String(port) };
+    await using node = startProgram(other.path, { entry: quickEntry, env });
+    await node.up().finally(() => {
+      isUp = true;
+    });
+    await Promise.all(knocking);
   });
 
   test("let running answers finish at SIGTERM, and leave a sound ledger", async () => {
