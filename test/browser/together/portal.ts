@@ -1,4 +1,3 @@
-/** The portal with the miniature model, and with plans of which little is left. */
+/** The portal with the miniature model. */
 import "../portal-chat.test.ts";
 import "../portal-keys.test.ts";
-import "../portal-pages.test.ts";
