@@ -31,7 +31,6 @@ const token = "the-token-of-all-nodes-0123456789";
 const header = "x-openwebui-user-id";
 const clients = 24;
 const upMsMin = 1000;
-const upMsMax = 8000;
 /** An answer has 12 tokens of a credit each. The prompt costs nothing. */
 const answerCredits = 12;
 /** A quarter of the requests go to a model that a cap of its own limits. */
@@ -43,6 +42,8 @@ interface FrontEndOptions {
   people: number;
   requests: number;
   workers: number;
+  /** The longest time between two kills. */
+  upMsMax: number;
 }
 
 interface Node {
@@ -54,7 +55,7 @@ interface Node {
 }
 
 export async function tortureFrontEnd(options: FrontEndOptions): Promise<void> {
-  const { store, seed, people, requests, workers } = options;
+  const { store, seed, people, requests, workers, upMsMax } = options;
   console.log(`${store}: ${requests} requests of ${people} people behind one front end, seed ${seed}`);
   const startedMs = performance.now();
   const random = randomFrom(seed);

@@ -15,7 +15,7 @@ const usage = `Usage: npm run torture -- [options]
   --store NAME  ${Object.keys(subjects).join(", ")}; default: one after the other
   --kill        instead: the real server with clients, killed again and again, on ${Object.keys(ledgers).join(" and ")}
   --cycles N    with --kill: how often (default 20)
-  --up MS       with --kill: the longest time between two kills (default 6000)
+  --up MS       with --kill and --front-end: the longest time between two kills (default 6000)
   --front-end   instead: people behind one key of a front end, on nodes that are killed
   --people N    with --front-end: how many (default 1000)
   --requests N  with --front-end: how many they send together (default 20000)
@@ -93,8 +93,13 @@ async function byKills(): Promise<void> {
 async function behindFrontEnd(): Promise<void> {
   const workers = whole("workers");
   for (const store of chosen(workers > 1 ? ["PostgreSQL"] : Object.keys(ledgers))) {
-    const [seed, people, requests] = [whole("seed"), whole("people"), whole("requests")];
-    await tortureFrontEnd({ store, seed, people, requests, workers });
+    const [seed, people, requests, upMsMax] = [
+      whole("seed"),
+      whole("people"),
+      whole("requests"),
+      whole("up"),
+    ];
+    await tortureFrontEnd({ store, seed, people, requests, workers, upMsMax });
   }
 }
 
