@@ -39,7 +39,7 @@ import { EventSending } from "./events/event-sending.ts";
 import { invitationSettingsOf } from "./events/invitation-mail.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import { AllowedHosts } from "./http/api/allowed-hosts.ts";
-import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePort } from "./http/listening.ts";
+import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePorts } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
@@ -114,6 +114,7 @@ class Service {
   #config: Config;
   readonly #reread: () => Config;
   readonly #worker: WorkerHere | null;
+  readonly #isFirst: boolean;
   readonly #peers: Peers;
   readonly #stderr: Streams["stderr"];
   /** A terminal may show secrets. Other output ends in files and logs. */
@@ -140,6 +141,7 @@ class Service {
     this.#config = config;
     this.#reread = reread;
     this.#worker = worker;
+    this.#isFirst = (worker?.number ?? 1) === 1;
     this.#peers = worker?.peers ?? new Peers();
     this.#live = new LiveTelemetry(this.#peers);
     this.#stderr = stderr;
@@ -157,9 +159,7 @@ class Service {
     const config = this.#config;
     logIgnoredVariables(this.#logger, config);
     // Checked before anything is created: a port in use is common, and leaves no trace.
-    await requirePort("listen", config.listen);
-    await requirePort("operator", config.operator);
-    if (config.portal !== null) await requirePort("portal", config.portal);
+    if (this.#isFirst) await requirePorts(config);
     const settings = this.#settingsOf(config);
     makeDataFolder(config.dataDir);
     const token = await readOperatorToken(config);
@@ -259,7 +259,7 @@ class Service {
     signal.throwIfAborted();
     const keyFile = join(config.dataDir, firstKeyFileName);
     const first = await openFirstAccount(store, ledger, this.#isAtTerminal ? null : keyFile);
-    if (first === null && (this.#worker?.number ?? 1) === 1) await logKeyFile(this.#logger, store, keyFile);
+    if (first === null && this.#isFirst) await logKeyFile(this.#logger, store, keyFile);
     reloader.open();
     return {
       ...addresses,

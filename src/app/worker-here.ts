@@ -91,8 +91,19 @@ export class WorkerHere implements Disposable {
     return promise;
   }
 
+  /** Keeps a signal that comes during the start until somebody listens. */
+  #signalled(signal: NodeJS.Signals): void {
+    if (this.signals.emit(signal, signal)) return;
+    const listened = (name: string | symbol) => {
+      if (name !== signal) return;
+      this.signals.off("newListener", listened);
+      queueMicrotask(() => this.signals.emit(signal, signal));
+    };
+    this.signals.on("newListener", listened);
+  }
+
   async #told(message: ToWorker): Promise<void> {
-    if (message.kind === "signal") this.signals.emit(message.signal, message.signal);
+    if (message.kind === "signal") this.#signalled(message.signal);
     else if (message.kind === "welcome") {
       this.config = message.config;
       this.signals.emit("welcome");

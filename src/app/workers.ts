@@ -113,8 +113,6 @@ export class Workers {
   #isUp(member: Member, shown: ShownStart): void {
     this.#logger.info({ worker: member.worker.id, pid: member.worker.process.pid }, "a worker is up");
     member.isUp = true;
-    // It may not have listened yet when it was told.
-    if (this.#isStopping) tell(member, { kind: "signal", signal: "SIGTERM" });
     this.#failures = 0;
     this.#shown ??= shown;
     if (this.#isHungUp && this.#hasBeenUp) this.hangUp();

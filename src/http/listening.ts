@@ -86,8 +86,15 @@ export function publicAddress({ host, port }: Address, boundUrl: string) {
   };
 }
 
-/** Throws an `OperatorError` if the port cannot be bound. Does not keep it. */
-export async function requirePort(name: ListenerName, address: Address): Promise<void> {
+/** Throws an `OperatorError` if a port cannot be bound. Keeps none. */
+export async function requirePorts(all: Record<ListenerName, Address | null>): Promise<void> {
+  for (const name of ["listen", "operator", "portal"] as const) {
+    const address = all[name];
+    if (address !== null) await requirePort(name, address);
+  }
+}
+
+async function requirePort(name: ListenerName, address: Address): Promise<void> {
   if (address.port === 0) return;
   await bindOrExplain(name, address, async () => {
     // A worker can be given connections before it closes the port, which waits for their end.

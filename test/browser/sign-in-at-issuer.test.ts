@@ -61,7 +61,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
     ["portal", "ada", ["students"]],
     ["operator", "olga", ["it"]],
   ] as const)
-    test(`loads a page of the ${name} that Back shows again only if its user has signed out`, () =>
+    test(`loads a page of the ${name} that Back shows again only if another session or none is there`, () =>
       visit(async (page) => {
         const url = name === "portal" ? `${place.portal.url}/` : `${place.operator.url}/console`;
         // This browser keeps no page.
@@ -80,11 +80,18 @@ describe("a browser", { skip: noChromium ?? false }, () => {
         await other.goto(url);
         await signOut(other);
         await other.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+        // On the portal, somebody else signs in.
+        if (name === "portal") {
+          place.issuer.signsIn({ sub: "bob", groups: [...groups] });
+          await press(other);
+          await personMenu(other).waitFor();
+        }
         await other.close();
         assert.equal(await page.evaluate("window.isKept"), true);
         await page.evaluate(back);
         await page.waitForFunction("window.isKept === undefined");
-        await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+        if (name === "portal") await personMenu(page).waitFor();
+        else await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
       }));
 
   releaseTest("is told whom to ask if nobody has given its user access", () =>

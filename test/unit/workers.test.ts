@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import cluster from "node:cluster";
 import { EventEmitter } from "node:events";
 import { type TestContext, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { deserialize } from "node:v8";
+import { WorkerHere } from "../../src/app/worker-here.ts";
 import { Workers } from "../../src/app/workers.ts";
 import { fieldOf } from "../../src/objects.ts";
 import { load } from "../fixtures/configuration.ts";
@@ -15,6 +17,8 @@ workers: 2
 models:
   big: { engine: upstream, url: "http://a:1/v1", model: m, price: { prompt: 1, completion: 2 } }
 `);
+
+const stopSignals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** A worker without a process. */
 class FakeWorker extends EventEmitter {
@@ -79,17 +83,23 @@ test("a worker that cannot start is tried for as long as another one is up", asy
   assert.equal(started.length, 20);
 });
 
-test("a worker that did not listen yet when the service was stopped is told again", async (t) => {
-  const [workers, started] = [new Workers(config, loggerTo([]), () => {}), fakeWorkers(t)];
-  const ended = workers.run();
-  const [first] = started;
-  first?.emit("message", { kind: "hello" });
-  workers.stop("SIGTERM");
-  first?.emit("message", { kind: "up", shown: { banner: {}, signInCode: null } });
-  const stop = { kind: "signal", signal: "SIGTERM" };
-  assert.deepEqual(first?.told, [{ kind: "welcome", config }, stop, stop]);
-  first?.emit("exit", 0, null);
-  assert.equal(await ended, 0);
+test("a signal that comes before a worker listens is heard once, when it does", async (t) => {
+  const known = new Map(stopSignals.map((name) => [name, process.listeners(name)]));
+  t.after(() => {
+    for (const [name, kept] of known)
+      for (const listener of process.listeners(name))
+        if (!kept.includes(listener)) process.off(name, listener);
+  });
+  const worker = new FakeWorker(1);
+  const here: WorkerHere = Reflect.construct(WorkerHere, [worker]);
+  worker.emit("message", { kind: "signal", signal: "SIGTERM" });
+  const heard: string[] = [];
+  for (let n = 0; n < 2; n += 1) {
+    here.signals.on("SIGHUP", () => heard.push("SIGHUP"));
+    here.signals.on("SIGTERM", () => heard.push(`SIGTERM ${n}`));
+    await nextTurn();
+  }
+  assert.deepEqual(heard, ["SIGTERM 0"]);
 });
 
 test("a worker that started during a reload follows it when it is up", async (t) => {

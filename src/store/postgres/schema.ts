@@ -144,7 +144,12 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
     signal.throwIfAborted();
     return 0;
   };
-  await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, signal);
+  try {
+    await retryWhile(() => tryToMigrate(connection, place, options), pauseMs, signal);
+  } finally {
+    // A pooler may keep the session.
+    await ask(connection, `rollback; select pg_advisory_unlock(${migrationLock})`).catch(() => {});
+  }
   if (found !== null) onUpgrade("the ledger was upgraded");
 }
 

@@ -42,6 +42,8 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
   const [state, setState] = useState<SessionState>("unknown");
   const [session, setSession] = useState(0);
   const [who, setWho] = useState<Session | null>(null);
+  const shown = useRef(who);
+  shown.current = who;
   const [error, setError] = useState<Error | null>(null);
   // After the pages are gone, so that they close their streams and not the service.
   useEffect(() => {
@@ -64,9 +66,14 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
   };
   useEffect(() => {
     whenSignedOut(() => setState((now) => (now === "signed-in" ? "expired" : now)));
-    // A page that Back shows as it was can have data of before a sign-out.
+    // A page that Back shows as it was can have data of an earlier session.
     addEventListener("pageshow", ({ persisted }) => {
-      if (persisted) void presentSession().then((found) => found ?? location.reload(), setError);
+      const isOther = (found: Session | null) => found?.expires_at !== shown.current?.expires_at;
+      if (persisted)
+        void presentSession().then(
+          (found) => isOther(found) && location.reload(),
+          () => {},
+        );
     });
     // Whoever has joined before is in their own account again.
     if (arrival === null || "joinBy" in arrival) look();
