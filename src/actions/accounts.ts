@@ -33,7 +33,7 @@ const at = choice(["refresh", "now", "new_window"], {
 /** The command of three actions. */
 const set = "account set <account>";
 
-/** What people and other systems know an account by. */
+/** The names by which people and other systems know an account. */
 export const contact = {
   owner: removable(text, rules.contact, {
     label: "Owner",
@@ -100,7 +100,7 @@ export const openAccount = action({
     }),
     payment_id: optional({
       ...paymentId,
-      hint: "What the additional credits were paid by. Without it they are promotional.",
+      hint: "The payment of the additional credits. Without it they are promotional.",
       about: "your id of the payment of the additional credits; without it they are promotional",
     }),
     dry_run: optionally.flag({ isShown: () => false, about: "check everything, and change nothing" }),

@@ -1,4 +1,4 @@
-/** What operators do with the credits of an account. Pages bundle this file. */
+/** The actions of operators on the credits of an account. Pages bundle this file. */
 import type { AdjustmentJson, RefundJson, TopupJson } from "../accounts/operator-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
 import { exactCredits, grouped } from "../units.ts";

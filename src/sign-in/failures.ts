@@ -37,8 +37,8 @@ export function isClientRefused(error: unknown): boolean {
 }
 
 /**
- * Whether the issuer does not confirm a person any more. It says so, or its token is invalid or is
- * somebody else's. Any other failure is one of the issuer, and says nothing about the person.
+ * Whether the issuer does not confirm a person any more: by its error, by an invalid token, or by
+ * a token of somebody else. Any other failure is one of the issuer.
  */
 export function isPersonRefused(error: unknown): boolean {
   return chainOf(error).some((each) => {

@@ -1,9 +1,9 @@
 /**
  * The changes of payments in a period, computed from their grants, charges and refunds alone.
  *
- * Guarantees that what was left at the beginning, and added, spent and refunded in the period, add
- * up to what was left at its end: every charge counts at its own time, and what was held then
- * counts as left.
+ * Guarantees that the credits left at the end are those left at the beginning and added in the
+ * period, less those spent and refunded in it. Every charge counts at its own time. Held credits
+ * count as left.
  */
 
 import type { Columns, RowOf } from "../ledger/columns.ts";

@@ -1,6 +1,6 @@
 /**
- * What a role forbids in the console: such buttons are off and say why, and no other button leads
- * to a request that the service refuses with 403.
+ * Buttons of the console that a role forbids are off and say why. No other button leads to a
+ * request that the service refuses with 403.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";

@@ -240,14 +240,26 @@ describe("opening an SQLite file", () => {
     await store.close();
   });
 
-  test("an operation before which the clock could not be recorded is reported as not done", async () => {
+  /** A store and another connection. Time stands: the record of the clock does not become old. */
+  async function besideOther() {
     await make(path);
     const clock = new BigInt64Array(new SharedArrayBuffer(8)).fill(BigInt(Date.now()));
-    await using closing = new AsyncDisposableStack();
     const store = await openSqliteStore({ path, plans, busyMs, clock });
-    closing.defer(() => store.close());
     const other = new DatabaseSync(path);
-    closing.defer(() => other.close());
+    return {
+      clock,
+      store,
+      other,
+      async [Symbol.asyncDispose]() {
+        other.close();
+        await store.close();
+      },
+    };
+  }
+
+  test("an operation before which the clock could not be recorded is reported as not done", async () => {
+    await using opened = await besideOther();
+    const { clock, store, other } = opened;
     Atomics.add(clock, 0, 60_000n);
     other.exec("begin immediate");
     const topup = { kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" } as const;
@@ -266,14 +278,8 @@ describe("opening an SQLite file", () => {
     };
     for (const [name, write] of Object.entries(writes)) {
       test(`by ${name}`, async () => {
-        await make(path);
-        // Time stands, so the record of the clock does not become old.
-        const clock = new BigInt64Array(new SharedArrayBuffer(8)).fill(BigInt(Date.now()));
-        await using closing = new AsyncDisposableStack();
-        const store = await openSqliteStore({ path, plans, busyMs, clock });
-        closing.defer(() => store.close());
-        const other = new DatabaseSync(path);
-        closing.defer(() => other.close());
+        await using opened = await besideOther();
+        const { store, other } = opened;
         await store.clock();
         const refuse = async () => {
           other.exec("begin immediate");

@@ -1,4 +1,4 @@
-/** What this process remembers in memory, as objects: models and errors. */
+/** Models and recent errors of this process, from its memory, as objects. */
 import Type, { type Static } from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { Model } from "../../chat/catalog.ts";

@@ -1,4 +1,4 @@
-/** What operators and holders of keys see of a model alike. */
+/** The fields of a model that both operators and holders of keys see. */
 import { closed, count, fieldsFor, text } from "../../accounts/json-objects.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import { pricingObject } from "../openai-format/response.ts";

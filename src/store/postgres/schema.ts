@@ -30,7 +30,7 @@ export const createMigrationTable =
 /** The oldest version that PostgreSQL still supports, in the form of `server_version_num`. */
 const serverVersionMin = 150_000;
 
-/** What a migration makes or removes. A table with columns has a primary key. */
+/** A line about a table, an index or a trigger. A table with columns has a primary key. */
 const made = /^(create|drop) (?:unique )?(table|index|trigger) (\w+)\b(?! as )/;
 
 export interface Migrating {
@@ -112,7 +112,7 @@ export function requireVersion(version: number, where: string): void {
 
 /**
  * Tries again while another session reads tables that a migration changes. Between the attempts
- * the commits of older nodes go on. Other nodes wait until the connection is closed.
+ * the commits of older nodes go on. Other nodes wait until the last attempt has ended.
  */
 async function migrate(connection: Connection, place: Place, options: Migrating): Promise<void> {
   const { upgrade, onUpgrade = () => {}, signal = new AbortController().signal } = options;
@@ -232,6 +232,6 @@ async function requireComplete(connection: Connection, where: string): Promise<v
   );
   if (missing === undefined) return;
   throw new OperatorError(
-    `The ledger in the database ${where} lacks keys, indexes or triggers, or they are disabled, such as ${missing[0]}: a restore broke off, or somebody changed them. Nothing was changed. Restore the dump again into an empty database.`,
+    `The ledger in the database ${where} lacks keys, indexes or triggers, or has disabled ones, such as ${missing[0]}: a restore broke off, or somebody changed the schema. Nothing was changed. Restore the dump again into an empty database.`,
   );
 }
