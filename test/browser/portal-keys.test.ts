@@ -27,7 +27,7 @@ releaseTest(
     await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, { Name: "<b>lab</b>" });
     await dialog.getByLabel("Requests per minute").fill("");
     await submit(page);
-    await dialog.getByRole("button", { name: "Copy" }).click();
+    await dialog.getByRole("button", { name: "Copy the secret" }).click();
     await dialog.getByText("Copied.").waitFor();
     const made: string = await page.evaluate("navigator.clipboard.readText()");
     assert.equal(await askApi(service, made), 200);
