@@ -11,7 +11,7 @@ import { type FactFields, factFields, factText } from "./fact-values.ts";
 import { byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
 import { applyKeyFact } from "./key-facts.ts";
 import { counterFaults, keyFaults, runningFault } from "./key-problems.ts";
-import { type PlanCatalog, planCapsAt, ruleOf, versionOf } from "./plan.ts";
+import { type PlanCatalog, planCapsOf, ruleOf, versionOf } from "./plan.ts";
 import {
   type AccountRow,
   type AccountState,
@@ -323,9 +323,10 @@ export class AccountFold {
     if (sumOf(sums) + shortfallMicro !== costMicro || shortfallMicro < 0)
       wrong("what was paid and the shortfall are not the cost");
     for (const taking of paid) this.#spend(taking, seq);
-    const { model, atMs } = charge;
+    const { model, atMs, planVersion } = charge;
     const spent = { model, paidMicro: sumOf(sums), atMs };
-    chargeCaps(this.#capped, planCapsAt(this.#plans, this.#plan ?? "", atMs), spent);
+    // A version from another node, or of a clock that was set back, can come after its time.
+    chargeCaps(this.#capped, planCapsOf(this.#plans, this.#plan ?? "", planVersion), spent);
     if (this.#frontEndKeys.has(charge.key)) return;
     const key = this.#keys.get(charge.key);
     if (key === undefined) wrong(`there is no key ${charge.key}`);

@@ -11,7 +11,7 @@ import { addRunning, type Capped, chargeCaps, mostOf, roomsOf } from "./caps.ts"
 import { amountOf, byBucket, joined, paidOf } from "./grants.ts";
 import type { SettleOperation, StopOperation } from "./operations.ts";
 import type { ExpireOutcome, SettleOutcome } from "./outcomes.ts";
-import { cappedOf } from "./plan.ts";
+import { cappedOf, capsVersionAt } from "./plan.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import { countTokens, scopesOf } from "./rates.ts";
 import {
@@ -120,7 +120,7 @@ function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: HoldEnd
   const paid = joined(fromHold, extra);
   const made = usage.promptTokens + usage.completionTokens;
   countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, times.nowMs);
-  const receipt = chargeOf(found, row, { ...ended, costMicro, paid, late: false });
+  const receipt = chargeOf(work, found, row, { ...ended, costMicro, paid, late: false });
   work.end(row, receipt);
   return receipt;
 }
@@ -166,7 +166,8 @@ function settleLate(
   const paid = takeExtra(found, cappedOf(work.plans, found, key), expired.model, costMicro);
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
-  const receipt = chargeOf(found, expired, { ...operation, usage: difference, costMicro, paid, late: true });
+  const charge = { ...operation, usage: difference, costMicro, paid, late: true };
+  const receipt = chargeOf(work, found, expired, charge);
   work.record(receipt);
   return receipt;
 }
@@ -187,7 +188,12 @@ interface HoldCharge extends HoldEnd {
 }
 
 /** Makes the charge, which is the next fact of the account. */
-function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: HoldCharge): ChargeRow {
+function chargeOf(
+  { plans }: UnitOfWork,
+  { account, times }: FoundAccount,
+  of: HoldRow | ChargeRow,
+  charge: HoldCharge,
+): ChargeRow {
   const { usage, costMicro, paid } = charge;
   const { base: baseMicro, overage: overageMicro, additional: additionalMicro } = byBucket(paid);
   const { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt } = of;
@@ -197,6 +203,7 @@ function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, cha
     seq: nextFact(account, times),
     atMs: times.atMs,
     key,
+    planVersion: capsVersionAt(plans, account.plan, times.atMs),
     model,
     ending: charge.ending,
     by: charge.by,

@@ -127,9 +127,19 @@ const noCaps: readonly HeldCap[] = [];
  * first of the versions that all have it. None if the plan cannot be read.
  */
 export function planCapsAt(catalog: PlanCatalog, plan: string, atMs: EpochMs): readonly HeldCap[] {
+  return planCapsOf(catalog, plan, capsVersionAt(catalog, plan, atMs));
+}
+
+/** Returns the place, from 1, of the version whose caps hold. 0 if the plan cannot be read. */
+export function capsVersionAt(catalog: PlanCatalog, plan: string, atMs: EpochMs): number {
   const versions = catalog.versions.get(plan) ?? [];
   const version = versionAt(versions, atMs);
-  return version === undefined ? noCaps : heldCapsOf(versions, versions.indexOf(version));
+  return version === undefined ? 0 : versions.indexOf(version) + 1;
+}
+
+/** Returns the caps of a version of a plan. None if there is no such version. */
+export function planCapsOf(catalog: PlanCatalog, plan: string, version: number): readonly HeldCap[] {
+  return heldCapsOf(catalog.versions.get(plan) ?? [], version - 1);
 }
 
 /** Returns the caps of the account and of the key, with the rows that count them. */

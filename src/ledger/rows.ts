@@ -309,6 +309,8 @@ export const chargeColumns = {
   seq: "integer",
   atMs: "ms",
   key: "text",
+  /** The version of the account's plan whose caps counted it. 0: the plan could not be read. */
+  planVersion: "integer",
   model: "text",
   ending: endings,
   /** The operator who stopped the request. */

@@ -297,6 +297,27 @@ for (const [name, make, skip] of worlds) {
       assert.equal(await windows(store), 2);
     });
 
+    test("a charge counts by the version it knew, and another one may come with an earlier date", async () => {
+      await using world = await make();
+      const [right, late] = [world.machine(), world.machine()];
+      const first = await withAda(world, right);
+      // The clock is recorded each 5 s.
+      world.pass(4 * second);
+      await spend(first, "a");
+      late.step(-hour);
+      const next = await world.open(late);
+      const caps = [{ name: "day", credits: 9, every: "P1D", align: "opening", models: ["*"] }] as const;
+      await next.applyPlans(plansOf(planOf("small", 10, 5, { caps })), { force: false, by: "test" });
+      assert.ok(times(next).at < 4 * second, "the new version is dated before the charge");
+      await spend(next, "b");
+      assert.deepEqual((await world.audit()).broken, []);
+      const snapshot = await next.accountSnapshot("ada");
+      assert.deepEqual(
+        snapshot?.account.counters.map(({ name, spentMicro }) => [name, spentMicro]),
+        [["day", credits(1)]],
+      );
+    });
+
     test("a start more than a day behind is refused until an operator accepts it", async () => {
       await using world = await make();
       const machine = world.machine();

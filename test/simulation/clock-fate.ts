@@ -33,10 +33,16 @@ export class ClockFate {
   /** How far ledger time and elapsed time may be ahead of true time. */
   #ledgerAheadMsMax = 0;
   #elapsedAheadMsMax = 0;
+  #elapsedBehindMsMax = 0;
 
   constructor(world: ClockWorld, random: Random) {
     this.#world = world;
     this.#random = random;
+  }
+
+  /** Elapsed time stands while no process runs and the clock is behind it. */
+  get elapsedBehindMsMax(): number {
+    return this.#elapsedBehindMsMax;
   }
 
   /** No window ends, and no hold expires, before its time by the clocks that were followed. */
@@ -89,8 +95,10 @@ export class ClockFate {
     const { timeline, nodes, clock } = this.#world;
     for (const node of nodes) node.kill();
     this.#set(wrongMs);
+    const downMs = timeline.nowMs;
     await timeline.pause(this.#random.delay(minute));
     await Promise.all(nodes.map((node) => this.#world.startAgain(node)));
+    this.#elapsedBehindMsMax += timeline.nowMs - downMs;
     await timeline.pause(this.#random.delay(10 * minute));
     this.#set(0);
     if (wrongMs !== leapMs) return;

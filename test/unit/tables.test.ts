@@ -29,6 +29,7 @@ const receipt = {
   seq: 2,
   atMs: 3,
   key: "key",
+  planVersion: 1,
   model: "small",
   ending: "stopped",
   by: "an operator",

@@ -269,6 +269,8 @@ create table charge (
   seq {int} not null check (seq >= 1),
   at_ms {int} not null,
   key {text} not null,
+  -- The version of the plan whose caps counted it. 0: the plan could not be read.
+  plan_version {int} not null check (plan_version >= 0),
   model {text} not null,
   ending {text} not null check (
     ending = 'stop' or ending = 'length'
