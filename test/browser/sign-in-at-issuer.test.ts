@@ -61,7 +61,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
     ["portal", "ada", ["students"]],
     ["operator", "olga", ["it"]],
   ] as const)
-    test(`loads a page of the ${name} that Back shows again only if another session or none is there`, () =>
+    test(`loads a page of the ${name} that Back shows again: another session can be there`, () =>
       visit(async (page) => {
         const url = name === "portal" ? `${place.portal.url}/` : `${place.operator.url}/console`;
         // This browser keeps no page.
@@ -71,11 +71,6 @@ describe("a browser", { skip: noChromium ?? false }, () => {
         await press(page);
         await personMenu(page).waitFor();
         await page.evaluate("window.isKept = true");
-        const looked = page.waitForResponse(
-          (response) => response.url().endsWith("/session") && response.request().method() === "GET",
-        );
-        await page.evaluate(back);
-        await (await looked).finished();
         const other = await page.context().newPage();
         await other.goto(url);
         await signOut(other);
@@ -87,7 +82,6 @@ describe("a browser", { skip: noChromium ?? false }, () => {
           await personMenu(other).waitFor();
         }
         await other.close();
-        assert.equal(await page.evaluate("window.isKept"), true);
         await page.evaluate(back);
         await page.waitForFunction("window.isKept === undefined");
         if (name === "portal") await personMenu(page).waitFor();

@@ -67,9 +67,8 @@ export function WebApp({ words, sections, arrival: first, Page, search }: AppPro
   useEffect(() => {
     whenSignedOut(() => setState((now) => (now === "signed-in" ? "expired" : now)));
     // A page that Back shows as it was can have data of an earlier session.
-    addEventListener("pageshow", async ({ persisted }) => {
-      const found = persisted ? await presentSession().catch(() => shown.current) : shown.current;
-      if (found?.expires_at !== shown.current?.expires_at) location.reload();
+    addEventListener("pageshow", ({ persisted }) => {
+      if (persisted && shown.current !== null) location.reload();
     });
     // Whoever has joined before is in their own account again.
     if (arrival === null || "joinBy" in arrival) look();
