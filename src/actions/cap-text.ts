@@ -13,7 +13,7 @@ const form =
 export const capText: ListText = {
   example: "300/PT5H, 1000/P1W/calendar, dear 200/P1D of big-*",
   read(text) {
-    if (["", "none"].includes(text.trim())) return [];
+    if (text.trim() === "none") return [];
     const caps = text.split(",").map((each) => capIn(each.trim().replace(/\s+/g, " ")));
     return caps.every((cap) => cap !== null) ? caps : null;
   },

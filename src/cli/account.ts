@@ -61,7 +61,6 @@ export function accountCommand(cli: Cli): Command {
     actionCommand(cli, changeState, {
       about: "answer no new requests of the account; running requests finish, and windows go on",
       preset: { state: "suspended" },
-      remark: ({ id }, done) => `${done} To end that: ${inkwell(`account resume ${id}`)}`,
     }),
     actionCommand(cli, changeState, {
       about: "end a suspension",

@@ -109,11 +109,15 @@ export function actionCommand<F extends Fields, Result>(
       const result = await cli.api.get<Result>(action, json);
       cli.print(result, (await text?.(result)) ?? "");
       const done = action.done?.(result) ?? "";
-      const said = remark?.(result, done) ?? done;
+      const isRepeated = once !== undefined && Reflect.get(Object(result), "key") === null;
+      const said = isRepeated ? secretWasShown : (remark?.(result, done) ?? done);
       if (said !== "") cli.remark(said);
     },
   );
 }
+
+const secretWasShown =
+  "This was done before, and the secret was shown then. Nothing has changed. For another secret, make a new key.";
 
 /** For lists without another limit of their own. */
 export const rowsField = optionally.number({ min: 1, max: 1_000_000_000 }, "a whole number", {

@@ -146,6 +146,11 @@ test("accounts are suspended and resumed; closed ones and those in the state alr
   assert.deepEqual([await count("suspended"), await count("active")], [11, 0]);
   await rowsOf(operator, "states", { operation_id: "back", state: "active" });
   assert.deepEqual([await count("suspended"), await count("active")], [0, 11]);
+  const again = await rowsOf(operator, "states", suspend);
+  assert.deepEqual(
+    again.rows.map(({ result }) => result).filter((result) => result === "updated"),
+    [],
+  );
   const final = await operator.post("/admin/accounts/states", { accounts, ...suspend, state: "closed" });
   refused(final, 400, "invalid_value");
 });

@@ -22,6 +22,22 @@ test("create prints only the key on stdout", async () => {
   assert.deepEqual([row.models, row.expiresMs], [["*"], null]);
 });
 
+test("a repetition says that the secret was shown before", async () => {
+  await ledger.openAccount();
+  const { id } = await ledger.makeKey();
+  for (const words of [
+    ["key", "create", "alice"],
+    ["key", "rotate", id],
+  ]) {
+    const once = [...words, "--id", `${words[0]}-${words[1]}`];
+    const first = await ledger.inkwell(...once);
+    assert.notEqual(first.stdout, "", first.stderr);
+    const again = await ledger.inkwell(...once);
+    assert.deepEqual([again.code, again.stdout], [0, ""]);
+    assert.match(again.stderr, /^This was done before, and the secret was shown then\./);
+  }
+});
+
 test("list hides revoked and expired keys without --all", async () => {
   await ledger.openAccount();
   await ledger.openAccount("bob");

@@ -1,7 +1,7 @@
 /** How the service does what operators do with many accounts: by the actions of one account. */
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { accountActions } from "../../actions/account-runs.ts";
-import { type BoundAction, bindFor } from "../../actions/bind.ts";
+import { bindFor } from "../../actions/bind.ts";
 import { creditActions } from "../../actions/credit-runs.ts";
 import { changePlans, changeStates, importAccountList, topUpAccounts } from "../../actions/many.ts";
 import { refusalOf } from "../../ledger/refusals.ts";
@@ -47,12 +47,6 @@ async function openAccount(operator: OperatorActions, account: string) {
   return found;
 }
 
-/** Changes one account. Returns what the action says that it did. */
-async function changed(bound: BoundAction<OperatorActions>, operator: OperatorActions, json: object) {
-  const { done } = await runChecked(bound, operator, json);
-  return { result: "updated", text: done ?? "" } as const;
-}
-
 export const manyActions = {
   topUpAccounts: bind(topUpAccounts, rowsPage, async (operator, { credits, paymentId, ...many }) =>
     rowsOf(
@@ -84,7 +78,8 @@ export const manyActions = {
       },
       async (account) => {
         const json = { account, operation_id: `${operationId}-${account}`, plan, at };
-        return await changed(accountActions.changePlan, operator, json);
+        const { done } = await runChecked(accountActions.changePlan, operator, json);
+        return { result: "updated", text: done ?? "" };
       },
     ),
   ),
@@ -98,7 +93,8 @@ export const manyActions = {
       },
       async (account) => {
         const json = { account, operation_id: `${operationId}-${account}`, state };
-        return await changed(accountActions.changeState, operator, json);
+        const { result, done } = await runChecked(accountActions.changeState, operator, json);
+        return { result: result.state === state ? "updated" : "unchanged", text: done ?? "" };
       },
     ),
   ),
