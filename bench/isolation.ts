@@ -199,7 +199,7 @@ async function lists(seconds: number, receipts: number): Promise<Measured[]> {
   const { server, name, store } = await filled();
   await server.sql(
     `insert into charge (${chargeTable.list()}) select 'account-' || lpad((n % ${accounts})::text, 5, '0'),
-       'request-' || n, 1000 + n, n, 'key_' || lpad((n % ${accounts})::text, 16, '0'), 'bench', 'stop', null, false,
+       'request-' || n, 1000 + n, n, 'key_' || lpad((n % ${accounts})::text, 16, '0'), 1, 'bench', 'stop', null, false,
        null, false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, '[]', 0 from generate_series(1, ${receipts}) n`,
     name,
   );

@@ -88,7 +88,7 @@ export function makeLedgerFile(path: string, accounts: number, charges: number, 
     insert into charge (${chargeTable.list()})
       select a.id, printf('%08x-%04x-7%03x-8000-%012x', ${startMs} / 65536, ${startMs} % 65536, r.n % 4096,
           r.n * ${accounts} + a.rowid),
-        a.seq + r.n, ${startMs} + (r.n * ${accounts} + a.rowid) / 200, k.id, 'bench', 'stop', null, 0, null, 0,
+        a.seq + r.n, ${startMs} + (r.n * ${accounts} + a.rowid) / 200, k.id, 1, 'bench', 'stop', null, 0, null, 0,
         ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
         json_array(json_array(a.base_seq, 'base', ${cost})), 0
       from r cross join (select row_number() over (order by id) as rowid, id, seq, base_seq from account) a

@@ -164,7 +164,7 @@ async function makeFile(path: string, { accounts, charges, days }: Omit<LargeLed
       printf('charge-%09d', n), 2 + n,
       ${startMs} + cast(n * 1.0 / ${charges} * ${days * dayMs} as integer),
       case when n % 2 = 1 then printf('key_%016d', n * 7919 % ${accounts})
-        when n < ${2 * rare.charges} then '${rare.key}' else 'key_large_' || (n / 2 % 19) end,
+        when n < ${2 * rare.charges} then '${rare.key}' else 'key_large_' || (n / 2 % 19) end, 1,
       case when n < ${2 * rare.charges} then '${rare.model}' when n % 3 = 0 then 'small' else 'large' end,
       'stop', null, 0, null, 0, ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
       json_array(json_array(1, 'base', ${cost})), 0

@@ -41,7 +41,7 @@ export function rawLoop(
   );
   const deleteHold = db.prepare("delete from hold where account = ? and id = ?");
   const insertCharge = db.prepare(
-    "insert into charge values (?, ?, ?, ?, ?, 'bench', 'stop', null, 0, null, 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0, ?)",
+    "insert into charge values (?, ?, ?, ?, ?, 1, 'bench', 'stop', null, 0, null, 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0, ?)",
   );
   const updateKey = db.prepare(
     "update api_key set requests_tat_ms = 0, tokens_tat_ms = 0, holds = ?, running = ?, last_used_ms = ? where account = ? and id = ?",

@@ -121,7 +121,7 @@ function addCharges(
     insert into charge (${chargeTable.list()})
     with recursive n(n) as (select 0 union all select n + 1 from n where n < ${charges - 1})
     select printf('account-%05d', n * 7919 % ${accounts}), printf('charge-%09d', n), 100 + n,
-      ${startMs} + cast(n * 1.0 / ${charges} * ${days * dayMs} as integer), printf('key_%016d', n * 7919 % ${accounts}),
+      ${startMs} + cast(n * 1.0 / ${charges} * ${days * dayMs} as integer), printf('key_%016d', n * 7919 % ${accounts}), 1,
       case n / ${accounts} % 2 when 0 then 'small' else 'large' end, 'stop', null, 0, null, 0,
       ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, json_array(json_array(1, 'base', ${cost})), 0
     from n;

@@ -61,6 +61,8 @@ export function accountCommand(cli: Cli): Command {
     actionCommand(cli, changeState, {
       about: "answer no new requests of the account; running requests finish, and windows go on",
       preset: { state: "suspended" },
+      remark: ({ id, state }, done) =>
+        state === "suspended" ? `${done} To end that: ${inkwell(`account resume ${id}`)}` : done,
     }),
     actionCommand(cli, changeState, {
       about: "end a suspension",

@@ -52,7 +52,7 @@ test("reads receipts from `after` on, not from the first receipt of the account"
   skip: noPostgres ?? false,
 }, async () => {
   const { sql, open } = await databaseWith("ada");
-  await sql(`insert into charge (${chargeTable.list()}) select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop', null,
+  await sql(`insert into charge (${chargeTable.list()}) select 'ada', 'request-' || n, n, n, 'key', 1, 'model', 'stop', null,
        false, null, false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, '[]', 0 from generate_series(1, ${receipts}) n`);
   await sql("vacuum analyze charge");
   await sql(report);
@@ -167,7 +167,7 @@ test("finds the receipts of a short time, or of a key, without reading all recei
 }, async () => {
   const { sql, open } = await databaseWith("ada", "bob");
   await sql(`insert into charge (${chargeTable.list()}) select case when n % 1000 = 0 then 'ada' else 'bob' end, 'request-' || n, n, n,
-       case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 'model', 'stop', null, false,
+       case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 1, 'model', 'stop', null, false,
        null, false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, '[]', 0 from generate_series(1, ${receipts}) n`);
   await sql(
     `insert into usage_sum select 'day', 0, account, key, model, ${Array(11).fill(0).join(", ")}, min(seq), max(seq)

@@ -119,6 +119,7 @@ for (const backend of backends) {
           memoMicro: 0,
           atMs: start + 250,
           key: "key",
+          planVersion: 1,
           model: "model",
           ending: "length",
           estimated: true,
