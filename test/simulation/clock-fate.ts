@@ -48,8 +48,9 @@ export class ClockFate {
   /** No window ends, and no hold expires, before its time by the clocks that were followed. */
   check({ atMs, nowMs }: Times): void {
     const trueMs = this.#world.timeline.nowMs;
-    assert.ok(atMs - trueMs <= this.#ledgerAheadMsMax, "ledger time is ahead of true time");
-    assert.ok(nowMs - trueMs <= this.#elapsedAheadMsMax, "elapsed time is ahead of true time");
+    // Times are whole milliseconds, and a difference of two can be rounded up.
+    assert.ok(atMs - trueMs <= this.#ledgerAheadMsMax + 1, "ledger time is ahead of true time");
+    assert.ok(nowMs - trueMs <= this.#elapsedAheadMsMax + 1, "elapsed time is ahead of true time");
   }
 
   async happen(): Promise<void> {
