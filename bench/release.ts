@@ -14,6 +14,7 @@
  * LLAMA_SERVER=/path/to/llama-server, the embedded engine is measured against that program.
  * `--upstream PORT --only other --other JSON` measures another gateway (docs/performance.md).
  */
+import { downloadedModel } from "../test/fixtures/program.ts";
 import { optionsOf } from "./options.ts";
 import { answers, longPrompts, memory, onPostgres, otherGateway, workers } from "./release/http.ts";
 import type { Options, Result } from "./release/measure.ts";
@@ -53,6 +54,10 @@ export async function run(args: readonly string[]): Promise<void> {
     throw new Error(`no workload "${unknown}": ${Object.keys(workloads).join(", ")}`);
   const answer = upstreamAnswers.find(({ id }) => id === values.answer);
   if (answer === undefined) throw new Error(`the mock upstream has no answer "${values.answer}"`);
+  if (only.includes("engine") && process.env.LLAMA_SERVER !== undefined && downloadedModel === null)
+    throw new Error(
+      "llama-server needs the default model: `npm start` downloads it, or INKWELL_TEST_MODEL names its file",
+    );
   const about = describeRun();
   // The other gateway's key is nobody's business.
   const shown = Object.entries({ ...values, other: undefined })

@@ -220,6 +220,7 @@ export function* auditSteps(
       `select ${accountTable.list()} from account where ${within("id")} order by id`,
       range,
     )).map(accountRowIn);
+    const [[recordedMs] = [0]] = yield* read("select ledger_ms from clock", []);
     const frontEndKeys = new Set((yield* read(readFrontEndKeys, [])).map(([id]) => String(id)));
     const [highest] = yield* read(
       `select max(seq) from (
@@ -284,13 +285,13 @@ export function* auditSteps(
           keys: keys.get(row.id) ?? [],
           later: later.get(row.id) ?? [],
         },
-        nowMs,
+        Math.max(nowMs, Number(recordedMs)) + toleranceMs,
       );
     }
   }
   yield { kind: "snapshot" };
   yield* frontEndSteps(p, { read, rowsOf, report });
-  const sums = usageRules(closes, summed, nowMs);
+  const sums = usageRules(yield* read(readCloses, []), summed, nowMs);
   for (const [invariant, sql] of Object.entries({ ...rules, ...sums })) {
     const answer = yield { kind: "rule", invariant, sql: `${sql} limit ${faultyRowsMax}` };
     if (answer.kind === "rule") for (const row of answer.rows) report(invariant, row);
@@ -300,8 +301,9 @@ export function* auditSteps(
 }
 
 /**
- * Nodes differ by less in the dates of their charges. A charge that is dated before a window began
- * can count in that window, and one that is dated after its cap was set can count before it.
+ * Nodes differ by less in what they call now. A charge that is dated before a window began can
+ * count in that window, one that is dated after its cap was set can count before it, and what has
+ * ended can have ended after the last record of the clock.
  */
 const toleranceMs = 60_000;
 

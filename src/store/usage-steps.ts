@@ -17,7 +17,7 @@ import type { EpochMs } from "../units.ts";
 import type { FaultyRow } from "./audit-report.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import { tableOf } from "./table.ts";
-import { type Day, dayExpression, lastEndedDay } from "./usage-days.ts";
+import { type Day, dayExpression, dayOf, lastEndedDay } from "./usage-days.ts";
 import { firstKeptHour, type Hour, hourOfCharge } from "./usage-hours.ts";
 import { measured, measures } from "./usage-measures.ts";
 
@@ -192,7 +192,7 @@ export function closeFaults(closes: readonly Cells[], [summed]: Cells, nowMs: Ep
     const timezone = String(cells[3]);
     const follows = number === before.number + 1 && through >= before.through && day > before.day;
     const isSummed = through <= Number(summed);
-    const hasEnded = n === 0 ? through === 0 && day === -1 : day <= lastEndedDay(nowMs, before.timezone);
+    const hasEnded = n === 0 ? through === 0 && day === -1 : day < dayOf(nowMs, before.timezone);
     const isZone = isTimezone(timezone);
     if (!follows || !isSummed || !hasEnded || !isZone) faults.push({ number, through, day, timezone });
     before = { number, through, day, timezone: isZone ? timezone : firstZone };

@@ -30,7 +30,9 @@ import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
-import { minute } from "../fixtures/times.ts";
+import { openTransaction } from "../fixtures/postgres-session.ts";
+import { minute, start } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("pro", 300, 20));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-audit-"));
@@ -168,6 +170,68 @@ for (const [name, openBusy, skip] of [
     await store.close();
   });
 }
+
+type Pass = (ms: number) => void;
+
+/** On PostgreSQL, does `change` while the audit waits to read the table. */
+async function auditWhile(
+  table: string,
+  { prepare, change }: Record<"prepare" | "change", (store: Store, pass: Pass) => Promise<void>>,
+): Promise<AuditReport> {
+  const server = await postgres();
+  const name = await server.create();
+  const url = server.url(name);
+  let passedMs = 0;
+  const clock = { clockMs: () => start + passedMs, uptimeMs: () => minute + passedMs };
+  const pass = (ms: number) => {
+    passedMs += ms;
+  };
+  const store = await openPostgresStore({ url, plans, settings: patientSettings, clock });
+  await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+  await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
+  await prepare(store, pass);
+  await using other = await openTransaction(url, `lock table ${table} in access exclusive mode`);
+  const auditing = auditDatabase(url, clock.clockMs());
+  const waiting = `select from pg_locks where relation = 'inkwell.${table}'::regclass and not granted`;
+  await until("the audit waits", async () => (await server.sql(waiting, name)).length > 0);
+  await change(store, pass);
+  await other.rollback();
+  const report = await auditing;
+  await store.close();
+  return report;
+}
+
+test("the audit finds no fault in a promotion that ends while it runs", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const promotion = { op: "g1", amountMicro: credits(5), untilMs: start + minute, reason: "sorry" };
+  const report = await auditWhile("usage_close", {
+    async prepare(store) {
+      const common = { account: "ada", requestId: null, by: "test" } as const;
+      await store.commit([{ ...common, kind: "promote", ...promotion }]);
+    },
+    async change(store, pass) {
+      pass(minute + 1);
+      const [outcome] = await store.commit([hold("too much", credits(1000))]);
+      assert.equal(outcome?.kind, "insufficient_credits");
+    },
+  });
+  assert.deepEqual(report.broken, []);
+});
+
+test("the audit finds no fault in usage that is summed for the first time while it runs", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const report = await auditWhile("later_grant", {
+    async prepare(store) {
+      await store.commit([hold("a", 5), settle("a", 3)]);
+    },
+    async change(store) {
+      while (await store.sumUsage("UTC"));
+    },
+  });
+  assert.deepEqual(report.broken, []);
+});
 
 test("the check of a PostgreSQL database without a ledger, or of another version, changes nothing", {
   skip: noPostgres ?? false,

@@ -48,13 +48,13 @@ class World implements AsyncDisposable {
   readonly #opened: Store[] = [];
   readonly #connect: (machine: Machine, clockAcceptedBy: string | null) => Promise<Store>;
   readonly sql: (text: string) => Promise<unknown[]>;
-  readonly audit: () => Promise<AuditReport>;
+  readonly audit: (nowMs?: number) => Promise<AuditReport>;
   readonly #remove: () => Promise<void>;
 
   constructor(
     connect: (machine: Machine, clockAcceptedBy: string | null) => Promise<Store>,
     sql: (text: string) => Promise<unknown[]>,
-    audit: () => Promise<AuditReport>,
+    audit: (nowMs?: number) => Promise<AuditReport>,
     remove: () => Promise<void>,
   ) {
     this.#connect = connect;
@@ -101,7 +101,7 @@ async function onSqlite(): Promise<World> {
         db.close();
       }
     },
-    async () => auditFile({ file: { path, busyMs: 5000 }, nowMs: Date.now() }),
+    async (nowMs = Date.now()) => auditFile({ file: { path, busyMs: 5000 }, nowMs }),
     async () => rmSync(folder, { recursive: true }),
   );
 }
@@ -113,7 +113,7 @@ async function onPostgres(): Promise<World> {
   return new World(
     (clock, clockAcceptedBy) => openPostgresStore({ ...opening, clock, clockAcceptedBy }),
     (text) => server.sql(text, name),
-    () => auditDatabase(server.url(name), Date.now()),
+    (nowMs = Date.now()) => auditDatabase(server.url(name), nowMs),
     () => server.drop(name),
   );
 }
@@ -135,6 +135,11 @@ async function spend(store: Store, id: string): Promise<void> {
     "held",
     "settled",
   ]);
+}
+
+function promotion({ untilMs }: { untilMs: number }) {
+  const common = { account: "ada", reason: "sorry", requestId: null, by: "test" } as const;
+  return { ...common, kind: "promote", op: "g1", amountMicro: credits(5), untilMs } as const;
 }
 
 /** Ledger time and elapsed time, since `start`. */
@@ -316,6 +321,32 @@ for (const [name, make, skip] of worlds) {
         snapshot?.account.counters.map(({ name, spentMicro }) => [name, spentMicro]),
         [["day", credits(1)]],
       );
+    });
+
+    test("the audit finds no fault in what ended before the clock was set back", async () => {
+      await using world = await make();
+      const machine = world.machine();
+      let store = await withAda(world, machine);
+      const midnight = Math.ceil(start / day) * day - start;
+      await store.commit([promotion({ untilMs: start + midnight + 5 * minute })]);
+      await spend(store, "a");
+      while (await store.sumUsage("UTC"));
+      // The clock is recorded each 5 s while requests run.
+      world.pass(midnight + 5 * minute - 2 * second);
+      await spend(store, "b");
+      world.pass(4 * second);
+      assert.deepEqual(await outcomesOf(store, hold("too much", credits(100))), ["insufficient_credits"]);
+      while (await store.sumUsage("UTC"));
+      machine.step(-30 * minute);
+      await store.close();
+      store = await world.open(machine);
+      for (const passed of [0, 10 * minute, 30 * minute]) {
+        world.pass(passed);
+        await store.clock();
+        assert.deepEqual((await world.audit(machine.clockMs())).broken, []);
+      }
+      // With the first record, which has no day.
+      assert.equal((await world.sql("select * from usage_close")).length, 3);
     });
 
     test("a start more than a day behind is refused until an operator accepts it", async () => {

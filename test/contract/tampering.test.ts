@@ -52,6 +52,7 @@ const sealed: Readonly<Record<string, readonly string[]>> = {
     "price_prompt",
     "price_completion",
     "price_cached_prompt",
+    "plan_version",
   ],
   plan_version: [
     "version",
