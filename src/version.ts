@@ -8,7 +8,7 @@ export const { version }: { version: string } = JSON.parse(
 );
 
 /** No right clock shows an earlier day. Set with each release. */
-const releasedOn = "2026-11-24";
+const releasedOn = "2026-12-01";
 
 /** Throws an OperatorError if the clock shows a time before this version was released. */
 export function requirePossibleClock(clockMs: EpochMs): void {
