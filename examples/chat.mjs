@@ -20,7 +20,8 @@ try {
     if (usage) console.log(`\n${usage.prompt_tokens} + ${usage.completion_tokens} tokens`);
   }
 } catch (error) {
-  if (!(error instanceof OpenAI.APIError) || error.code !== "insufficient_credits") throw error;
+  if (!(error instanceof OpenAI.APIError && ["insufficient_credits", "cap_reached"].includes(error.code)))
+    throw error;
   // The message has the cost, what is left, and the remedies that help.
   console.error(error.message);
   process.exitCode = 1;

@@ -28,7 +28,7 @@ try:
         if chunk.usage:
             print(f"\n{chunk.usage.prompt_tokens} + {chunk.usage.completion_tokens} tokens")
 except openai.APIStatusError as error:
-    if error.code != "insufficient_credits":
+    if error.code not in ("insufficient_credits", "cap_reached"):
         raise
     # The message has the cost, what is left, and the remedies that help.
     sys.exit(error.message)

@@ -242,7 +242,7 @@ export function requireLife(
   const fault = expiresMs === undefined ? "is missing. It must be" : "must be";
   throw invalidValue(
     "expires_at",
-    `expires_at ${fault} ${new Date(endOf(life, nowMs)).toISOString()} or earlier: a key of your plan lives for ${life} at most.`,
+    `expires_at ${fault} ${new Date(endOf(life, nowMs)).toISOString()} or earlier: keys of your plan end by then.`,
   );
 }
 

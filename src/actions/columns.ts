@@ -250,7 +250,7 @@ export const shown = {
     "load.running": ["Running", "count"],
     "load.waiting": ["Waiting", "count"],
     "load.paused": ["Paused", "count"],
-    "last_day.requests": ["Requests in 24 h", "count"],
+    "last_day.requests": ["Requests since start (24 h)", "count"],
     "last_day.errors": ["Failed", "count"],
     "last_day.tokens_per_second.median": ["Tokens/s", "number"],
     "last_day.first_token_ms.median": ["First token", "ms"],

@@ -31,7 +31,7 @@ const every = {
   kind: "text",
   check: "refill period",
   rule: period,
-  presets: Object.entries(capPeriods),
+  presets: capPeriods,
 } as const;
 
 function bucket(name: string) {

@@ -46,13 +46,17 @@ export const limitFields = allOf(planLimits, ({ label, option, about }) =>
 
 export const period = "an ISO 8601 period such as PT5H, P1D or P1M";
 
+const units: Readonly<Record<string, string>> = { TH: "hour", D: "day", W: "week", M: "month", Y: "year" };
+
+/** Returns `week` for `P1W`, and `180 days` for `P180D`. Other periods stay as they are. */
+export function periodTitle(every: string): string {
+  const [, time = "", count = "", letter = ""] = /^P(T?)(\d+)([A-Z])$/.exec(every) ?? [];
+  const unit = units[time + letter];
+  return unit === undefined ? every : count === "1" ? unit : `${count} ${unit}s`;
+}
+
 /** Periods that forms offer for a cap, with their titles. */
-export const capPeriods: Readonly<Record<string, string>> = {
-  PT5H: "5 hours",
-  P1D: "day",
-  P1W: "week",
-  P1M: "month",
-};
+export const capPeriods = ["PT5H", "P1D", "P1W", "P1M"].map((every) => [every, periodTitle(every)] as const);
 const capEvery: Field<string> = {
   kind: "text",
   check: "refill period",
@@ -60,7 +64,7 @@ const capEvery: Field<string> = {
   option: "--every <period>",
   label: "Budget period",
   hint: "The budget is full again after each period.",
-  presets: [["", "no budget"], ...Object.entries(capPeriods)],
+  presets: [["", "no budget"], ...capPeriods],
   about: "period of the budget, ISO 8601: PT5H, P1D, P1M",
 };
 const capAlign: Field<Alignment> = choice(["opening", "calendar"], {

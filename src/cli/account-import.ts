@@ -15,7 +15,7 @@ import {
 import { inviteAccount, openAccount, setContact } from "../actions/accounts.ts";
 import { ApiError } from "../actions/api-error.ts";
 import { makeKey, rotateKey } from "../actions/keys.ts";
-import { tally } from "../actions/many.ts";
+import { importAccountList, tally } from "../actions/many.ts";
 import { listPeople, lookUpKey, showAccount } from "../actions/views.ts";
 import { messageOf, OperatorError } from "../errors.ts";
 import { grouped } from "../units.ts";
@@ -35,6 +35,9 @@ export async function importFile(cli: Cli, path: string, options: CommandOptions
   const { dryRun = false, update: updates = false, keys: keysPath, invite } = options;
   const rows = readRows(resolve(cli.host.cwd, path));
   const run: RunAction = (id, json) => cli.api.run(actions[id], { ...json });
+  // A dry run of any row refuses links that cannot be made or mailed.
+  const invited = { csv: "account\nany", invite: invite === true ? "mail" : "link", dry_run: true } as const;
+  if (invite !== undefined) await cli.api.run(importAccountList, invited);
   await using files = new AsyncDisposableStack();
   const open = async (file: string, kind: "keys" | "links") =>
     files.use(await SecretListFile.open(resolve(cli.host.cwd, file), kind, dryRun));

@@ -109,15 +109,15 @@ export function actionCommand<F extends Fields, Result>(
       const result = await cli.api.get<Result>(action, json);
       cli.print(result, (await text?.(result)) ?? "");
       const done = action.done?.(result) ?? "";
-      const isRepeated = once !== undefined && Reflect.get(Object(result), "key") === null;
-      const said = isRepeated ? secretWasShown : (remark?.(result, done) ?? done);
+      const { key, id } = Object(result);
+      const said = once !== undefined && key === null ? secretWasShown(id) : (remark?.(result, done) ?? done);
       if (said !== "") cli.remark(said);
     },
   );
 }
 
-const secretWasShown =
-  "This was done before, and the secret was shown then. Nothing has changed. For another secret, make a new key.";
+const secretWasShown = (id: string) =>
+  `This was done before, and only the first answer has the secret of ${id}. Nothing has changed. If that answer is lost, end ${id}, and make another key.`;
 
 /** For lists without another limit of their own. */
 export const rowsField = optionally.number({ min: 1, max: 1_000_000_000 }, "a whole number", {

@@ -70,6 +70,6 @@ function requireLedger({ database }: Config): void {
   throw new OperatorError(
     `There is no ledger at ${database.path}. The first "${inkwell("serve")}" or "${inkwell("account create")}" makes one; if it ` +
       "exists elsewhere, run the command in the folder of its inkwell.yaml, or name that file with --config or " +
-      "INKWELL_CONFIG, or the database with INKWELL_DATABASE.",
+      "INKWELL_CONFIG, its data folder with INKWELL_DATA, or the database with INKWELL_DATABASE.",
   );
 }

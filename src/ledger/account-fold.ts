@@ -325,8 +325,11 @@ export class AccountFold {
     for (const taking of paid) this.#spend(taking, seq);
     const { model, atMs, planVersion } = charge;
     const spent = { model, paidMicro: sumOf(sums), atMs };
+    const plan = this.#plan ?? "";
+    if (planVersion > (this.#plans.versions.get(plan)?.length ?? planVersion))
+      wrong(`the plan ${plan} has no version ${planVersion}`);
     // A version from another node, or of a clock that was set back, can come after its time.
-    chargeCaps(this.#capped, planCapsOf(this.#plans, this.#plan ?? "", planVersion), spent);
+    chargeCaps(this.#capped, planCapsOf(this.#plans, plan, planVersion), spent);
     if (this.#frontEndKeys.has(charge.key)) return;
     const key = this.#keys.get(charge.key);
     if (key === undefined) wrong(`there is no key ${charge.key}`);

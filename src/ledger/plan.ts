@@ -137,11 +137,6 @@ export function capsVersionAt(catalog: PlanCatalog, plan: string, atMs: EpochMs)
   return version === undefined ? 0 : versions.indexOf(version) + 1;
 }
 
-/** Returns the caps of a version of a plan. None if there is no such version. */
-export function planCapsOf(catalog: PlanCatalog, plan: string, version: number): readonly HeldCap[] {
-  return heldCapsOf(catalog.versions.get(plan) ?? [], version - 1);
-}
-
 /** Returns the caps of the account and of the key, with the rows that count them. */
 export function cappedOf(
   catalog: PlanCatalog,
@@ -154,13 +149,13 @@ export function cappedOf(
 
 const heldBy = new WeakMap<PlanVersion, readonly HeldCap[]>();
 
-/** The number of a damaged version may be any, so it is found by its place. */
-function heldCapsOf(versions: readonly PlanVersion[], place: number): readonly HeldCap[] {
-  const version = versions[place];
+/** Returns the caps of the version at a place, from 1: its number may be damaged. Or none. */
+export function planCapsOf(catalog: PlanCatalog, plan: string, place: number): readonly HeldCap[] {
+  const version = catalog.versions.get(plan)?.[place - 1];
   if (version === undefined) return noCaps;
   const known = heldBy.get(version);
   if (known !== undefined) return known;
-  const earlier = heldCapsOf(versions, place - 1);
+  const earlier = planCapsOf(catalog, plan, place - 1);
   const caps = version.caps.map((cap): HeldCap => {
     const { name, credits, every, align, models } = cap;
     const rule = { name, every, align, timezone: version.timezone };

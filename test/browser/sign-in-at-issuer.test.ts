@@ -118,7 +118,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       place.issuer.signsIn({ sub: "kim", groups: ["students"] });
       await page.goto(`${place.portal.url}/keys`);
       await press(page);
-      await page.getByText("You may have one key that works. A key lives for P180D at most.").waitFor();
+      await page.getByText("You may have one key that works. A key lives for 180 days at most.").waitFor();
       for (const name of ["first", "second"]) {
         await page.getByRole("button", { name: "Create a key" }).click();
         await page.getByLabel("Name").fill(name);

@@ -117,7 +117,8 @@ test("plans change for those whose windows fit, and a repetition does not undo a
   await rowsOf(operator, "plans", change);
   const back = { operation_id: "back", plan: "test", at: "now" };
   await operator.patch("/admin/accounts/s00", back);
-  await rowsOf(operator, "plans", change);
+  const { rows } = await rowsOf(operator, "plans", change);
+  assert.deepEqual([rows[0]?.result, rows[1]?.result], ["unchanged", "updated"]);
   const { data } = (await operator.get("/admin/accounts?plan=big")).body;
   assert.deepEqual(
     listOf(data).map(({ id }) => id),

@@ -128,7 +128,7 @@ describe("with a portal", () => {
     assert.equal((await exchange(ledger, linesOf()[0]?.[2] ?? "")).account, "s1");
   });
 
-  test("a dry run writes no links, and an import without a mail server ends at its first row", async () => {
+  test("a dry run writes no links, and an import without a mail server opens nothing", async () => {
     const dry = await load(
       "account,plan,email\nada,starter,ada@x.example\n",
       "--invite",
@@ -138,8 +138,9 @@ describe("with a portal", () => {
     assert.equal(dry.code, 0, dry.stderr);
     assert.ok(!existsSync(links));
     const two = "account,plan,email\nada,starter,ada@x.example\nbob,starter,bob@x.example\n";
-    refused(await load(two, "--invite"), /0 of 2 rows are done[\s\S]*no mail server/);
-    assert.equal((await ledger.store.accounts({ limit: 9 })).length, 1);
+    for (const more of [[], ["--dry-run"]])
+      refused(await load(two, "--invite", ...more), /^The configuration has no mail server/);
+    assert.equal((await ledger.store.accounts({ limit: 9 })).length, 0);
   });
 
   test("config check shows where links lead", async () => {
@@ -160,6 +161,14 @@ describe("without a portal", () => {
       /^Links need the URL of the portal, which is missing\. Set portal\.url/,
     );
     assert.equal((await ledger.store.contact("ada"))?.email ?? null, null);
+    writeFileSync(path.join(ledger.cwd, "new.csv"), "account,plan,email\nbob,starter,bob@x.example\n");
+    for (const more of [[], ["--dry-run"]])
+      refused(
+        await ledger.inkwell("account", "import", "new.csv", "--invite", "links.csv", ...more),
+        /^Links need the URL of the portal/,
+      );
+    assert.deepEqual((await ledger.store.accounts({ limit: 9 })).length, 1);
+    assert.ok(!existsSync(path.join(ledger.cwd, "links.csv")));
     assert.match(
       (await ledger.inkwell("config", "check")).stdout,
       /^invitations +impossible: there is no portal$/m,

@@ -78,8 +78,9 @@ export const manyActions = {
       },
       async (account) => {
         const json = { account, operation_id: `${operationId}-${account}`, plan, at };
-        const { done } = await runChecked(accountActions.changePlan, operator, json);
-        return { result: "updated", text: done ?? "" };
+        const { result, done } = await runChecked(accountActions.changePlan, operator, json);
+        const isSo = [result.plan, result.next_plan].includes(plan);
+        return { result: isSo ? "updated" : "unchanged", text: done ?? "" };
       },
     ),
   ),

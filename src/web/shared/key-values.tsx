@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { limitTexts } from "../../accounts/plan-limits.ts";
 import type { ActionTexts } from "../../actions/action.ts";
 import { keyState } from "../../actions/columns.ts";
-import { capPeriods } from "../../actions/fields.ts";
+import { periodTitle } from "../../actions/fields.ts";
 import { exactCredits, microPerCredit } from "../../units.ts";
 import { LeftBar } from "./balance.tsx";
 import { wholeNumber } from "./numbers.ts";
@@ -79,11 +79,6 @@ export function keyAction(
     isFor: ({ revoked_at: revokedAt }) => revokedAt === null,
     parts: (key) => ({ target: { key: key.id }, subject: keyTitle(key), ...partsOf(key) }),
   };
-}
-
-/** Returns `week` for `P1W`. Unusual periods stay as they are. */
-export function periodTitle(every: string): string {
-  return capPeriods[every] ?? every;
 }
 
 function capTitle({ name, every }: Key["spending_caps"][number]): string {

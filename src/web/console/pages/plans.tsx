@@ -2,9 +2,9 @@
 
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
 import { grantedCapText } from "../../../accounts/plan-text.ts";
+import { periodTitle } from "../../../actions/fields.ts";
 import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
 import { get } from "../../shared/api.ts";
-import { periodTitle } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { type ListAction, useActions } from "../../shared/resource-page.tsx";

@@ -1,6 +1,7 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
+import { periodTitle } from "../../../actions/fields.ts";
 import { apiPath } from "../../shared/api.ts";
-import { KeyCaps, keyCells, keyNames, limitsOf, periodTitle } from "../../shared/key-values.tsx";
+import { KeyCaps, keyCells, keyNames, limitsOf } from "../../shared/key-values.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -16,6 +17,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
       path={apiPath("keys")}
       limit={keysMax}
       caption="Keys"
+      empty="No key yet."
       columns={columnsOf("key", keyNames, {
         ...keyCells,
         name: (key: Key) => (
@@ -48,5 +50,5 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
 /** How many keys a person may have, and for how long. */
 function allowedKeys({ rights: { most_keys: most, key_life: life } }: OwnAccount): string {
   const count = most === 1 ? "one key that works" : `${most} keys that work at the same time`;
-  return `You may have ${count}${life === null ? "" : `. A key lives for ${periodTitle(life)} at most`}.`;
+  return `You may have ${count}${life === null ? "" : `. A key lives for ${periodTitle(life).replace(/^(?=[a-z])/, "one ")} at most`}.`;
 }

@@ -15,8 +15,7 @@ export function StartPage({ own }: { own: OwnAccount }) {
       <PageHead title="Start" />
       <p class="above">
         Each client of the OpenAI API works. It needs this URL, a model, and a key in the place of{" "}
-        <code>YOUR_KEY</code>: the key that you signed in with, or another one from{" "}
-        <Link to={pathTo("keys")}>Keys</Link>. A new key is shown there with all of this filled in.
+        <code>YOUR_KEY</code>. <Link to={pathTo("keys")}>Keys</Link> makes one, with all of this filled in.
       </p>
       <Shown of={models}>
         {({ data }) => {
