@@ -110,7 +110,7 @@ function HandOver(props: { account: Account; made: NewKey; overview: Overview })
         models={made.models}
         publicUrl={api}
       />
-      <p>
+      <p class="above">
         Base URL: <code>{api}/v1</code>
       </p>
       <p class="actions">

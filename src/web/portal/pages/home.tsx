@@ -157,7 +157,7 @@ function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key | 
         </p>
       )}
       {state.ends_at !== null && (
-        <p class="notice warn">
+        <p class="notice">
           <strong>
             This account closes <Time at={state.ends_at} />.
           </strong>{" "}
