@@ -202,8 +202,8 @@ export function closeFaults(closes: readonly Cells[], [summed]: Cells, nowMs: Ep
 
 /**
  * The rules of the audit about sums of usage. They add up all charges that were summed: each on
- * the day on which it counts by the records of final days, and in the hour of its time. The hour
- * after the first that is kept may have begun to go.
+ * the day on which it counts by the records of final days, and in the hour of its time. Only hours
+ * of the last seven days: older ones can go meanwhile.
  */
 export function usageRules(
   closes: readonly Cells[],
@@ -221,7 +221,7 @@ export function usageRules(
       where ${isSummed}
     ) c`;
   const counted = "case when c.date > c.final_day then c.date else c.final_day + 1 end";
-  const firstHour: Hour = firstKeptHour(nowMs) + 1;
+  const firstHour: Hour = firstKeptHour(nowMs) + 24;
   const fromHours = `from charge c where ${isSummed} and ${hourOfCharge} >= ${firstHour}`;
   return {
     "final days are what their charges add up to": addedUp("day", "", negativeSums(counted, fromDays)),

@@ -31,7 +31,7 @@ import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows
 import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { openTransaction } from "../fixtures/postgres-session.ts";
-import { minute, start } from "../fixtures/times.ts";
+import { day, hour, minute, start } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("pro", 300, 20));
@@ -227,6 +227,24 @@ test("the audit finds no fault in usage that is summed for the first time while 
       await store.commit([hold("a", 5), settle("a", 3)]);
     },
     async change(store) {
+      while (await store.sumUsage("UTC"));
+    },
+  });
+  assert.deepEqual(report.broken, []);
+});
+
+test("the audit finds no fault in hours of usage that go while it runs", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const report = await auditWhile("later_grant", {
+    async prepare(store, pass) {
+      await store.commit([hold("a", 5), settle("a", 3)]);
+      while (await store.sumUsage("UTC"));
+      pass(8 * day - minute);
+    },
+    async change(store, pass) {
+      pass(3 * hour);
+      await store.commit([hold("b", 5), settle("b", 3)]);
       while (await store.sumUsage("UTC"));
     },
   });
