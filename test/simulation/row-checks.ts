@@ -106,7 +106,9 @@ export function applyPreviewed(
   const { account: id, plan, at } = operation;
   const present = before === null ? null : naive.accountAt(id, before.times);
   if (before === null || present === null) return naive.apply(operation);
-  const { nowMs, atMs } = before.times;
+  const { nowMs } = before.times;
+  // The times of an account do not go back, and a node can be some milliseconds behind another.
+  const atMs = Math.max(before.times.atMs, present.at);
   const balance = balanceIn(naive, present);
   const isScheduled = at === "refresh" && plan !== present.plan;
   const effectiveMs = isScheduled ? (present.base?.until ?? atMs) : atMs;
