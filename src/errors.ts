@@ -238,6 +238,12 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
+/** Returns the first lines of many for a message, indented, and how many more there are. */
+export function firstOf(lines: readonly string[]): string[] {
+  const shown = lines.slice(0, 20).map((line) => `  ${line}`);
+  return lines.length > shown.length ? [...shown, `  and ${lines.length - shown.length} more`] : shown;
+}
+
 /** Returns the `code` of an error of Node or of a library, such as `ENOENT`. */
 export function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;

@@ -4,12 +4,9 @@
  * faults of the form are reported together. The API checks the values.
  */
 import { CsvError, parse } from "csv-parse/sync";
-import { OperatorError } from "../errors.ts";
+import { firstOf, OperatorError } from "../errors.ts";
 import { unknownName } from "../spelling.ts";
 import { type ImportRow, importColumns } from "./account-import.ts";
-
-/** Faults that a message shows. */
-const faultsShown = 20;
 
 /** Columns that no other account can have the same cell in. */
 const uniqueColumns = ["account", "external_id", "payment"] as const;
@@ -44,9 +41,8 @@ export function importRowsIn(text: string, of: string): ImportRow[] {
   faults.push(...doublesIn(rows));
   if (faults.length === 0) return rows;
   faults.sort((one, other) => one.line - other.line);
-  const shown = faults.slice(0, faultsShown).map(({ line, message }) => `  line ${line}: ${message}`);
-  const more = faults.length > faultsShown ? [`  and ${faults.length - faultsShown} more`] : [];
-  throw new OperatorError([`Nothing was imported from ${of}:`, ...shown, ...more].join("\n"));
+  const shown = firstOf(faults.map(({ line, message }) => `line ${line}: ${message}`));
+  throw new OperatorError([`Nothing was imported from ${of}:`, ...shown].join("\n"));
 }
 
 function headFaults({ cells, number: line }: Line, rows: number): Fault[] {

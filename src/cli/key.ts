@@ -48,9 +48,7 @@ export function keyCommand(cli: Cli): Command {
       about: "give a key a new secret; prints it once, alone on stdout",
       text: secretOf,
     }),
-    actionCommand(cli, revokeKey, {
-      about: "revoke a key with both of its secrets, at once and for good",
-    }),
+    actionCommand(cli, revokeKey, { about: "revoke a key with both of its secrets, at once and for good" }),
   ]);
 }
 

@@ -7,6 +7,7 @@
  */
 
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
+import { OperatorError } from "../errors.ts";
 import type { Problems } from "./problems.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -34,8 +35,20 @@ type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<st
 /** Most values of a file. Aliases of aliases can make billions of them. */
 const valuesMax = 100_000;
 
-/** Parses YAML into one map. The map is empty if the text is not valid. */
+/**
+ * Parses YAML into one map. The map is empty if the text is not valid. Throws an `OperatorError`
+ * if it is nested too deeply to be read.
+ */
 export function parseYaml(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
+  try {
+    return parsed(text, name, env, problems);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new OperatorError(`${name} is not valid: too many maps or lists are inside each other.`, error);
+  }
+}
+
+function parsed(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
   const lines = new LineCounter();
   // Names are texts: 8 and "8" are one, 2.0 and 2 are two.
   const uniqueKeys = (one: unknown, other: unknown) =>
@@ -47,11 +60,11 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   const broken = new Set<number>();
   let values = 0;
   for (const error of [...document.errors, ...document.warnings]) {
-    const { line } = lines.linePos(error.pos[0]);
+    const { line, col } = lines.linePos(error.pos[0]);
     // Further errors in a line follow from the first.
     if (broken.has(line)) continue;
     broken.add(line);
-    const written = text.split("\n")[line - 1] ?? "";
+    const [written = ""] = /.*/.exec(text.slice(error.pos[0] - col + 1)) ?? [];
     const hint = /[[{].*\$\{/.test(written) ? ` (inside { } or [ ] write it in quotes: "\${NAME}")` : "";
     const what =
       error.code === "DUPLICATE_KEY"
@@ -111,9 +124,8 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     }
     const value = isScalar(target) ? target.value : null;
     if (typeof value === "string") return substituted(value, where, at);
-    if (typeof value === "number" || typeof value === "boolean") {
+    if (typeof value === "number" || typeof value === "boolean")
       return { where, value, text: false, shown: String(value) };
-    }
     return nothing;
   }
 
@@ -123,31 +135,26 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   }
 
   function substituted(written: string, where: string, at: string): Found {
-    const prefix = at === "" ? "" : `${at}: `;
     let fromEnvironment = false;
     const before = problems.count;
     const value = written.replace(
       /\$\$\{|\$\{([^}]*)(\}?)/g,
       (match, inside: string | undefined, end: string) => {
         if (inside === undefined) return "${";
+        const fault = (what: string) => {
+          problems.add(where, at === "" ? what : `${at}: ${what}`);
+          return match;
+        };
         const [, variable, fallback] = /^([A-Za-z_]\w*)(?::-((?:(?!\$\{).)*))?$/s.exec(inside) ?? [];
         if (end === "" || variable === undefined) {
           const expected = `\${NAME} or \${NAME:-default}, without \${ in the default`;
-          problems.add(
-            where,
-            `${prefix}found ${quoteShort(match)}, expected ${expected}; write $\${ for a plain \${`,
-          );
-          return match;
+          return fault(`found ${quoteShort(match)}, expected ${expected}; write $\${ for a plain \${`);
         }
         fromEnvironment = true;
         variables.add(variable);
         const replacement = fallback === undefined ? env[variable] : env[variable] || fallback;
         if (replacement !== undefined) return replacement;
-        problems.add(
-          where,
-          `${prefix}the environment variable ${variable} is not set, and \${${variable}} has no default`,
-        );
-        return match;
+        return fault(`the environment variable ${variable} is not set, and \${${variable}} has no default`);
       },
     );
     const told = problems.count > before ? { told: true as const } : {};

@@ -17,7 +17,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
-import { messageOf, OperatorError } from "../errors.ts";
+import { firstOf, messageOf, OperatorError } from "../errors.ts";
 import { shownPath } from "../invocation.ts";
 import { readDatabase } from "./database.ts";
 import { type Environment, type Found, parseYaml } from "./document.ts";
@@ -129,9 +129,7 @@ function readConfig(root: Section) {
   const portal = readPortal(root, { listen, operator });
 
   const dataDir = root.resolve(root.placed("data", kind.filePath, { or: "./data" }));
-  const modelsDir = root.placed("models_dir", kind.filePath, {
-    or: path.join(dataDir, "models"),
-  });
+  const modelsDir = root.placed("models_dir", kind.filePath, { or: path.join(dataDir, "models") });
   const database = readDatabase(root, dataDir);
 
   const models = readModels(root);
@@ -242,7 +240,5 @@ function readText(file: string): string {
 
 export function configurationError(lines: readonly string[]): OperatorError {
   const places = lines.length === 1 ? "" : ` in ${lines.length} places`;
-  return new OperatorError(
-    [`The configuration is wrong${places}:`, ...lines.map((each) => `  ${each}`)].join("\n"),
-  );
+  return new OperatorError([`The configuration is wrong${places}:`, ...firstOf(lines)].join("\n"));
 }
