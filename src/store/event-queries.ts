@@ -78,10 +78,11 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
     where endpoint = ${p(1)} and ${condition} limit ${rowsMax}) s`;
   const sendFailed = `update event_delivery set state = 'pending', attempts = 0, next_ms = 0
     where endpoint = ${p(1)} and number in (${some("state = 'dead'")} union all ${some(failing)}) returning number`;
-  // The newest event stays, because the next one gets the number after it.
-  const old = `select number from (select number, at_ms from event order by number limit ${rowsMax}) o
-    where (at_ms < ${p(1)} or number <= (select max(number) from event) - ${p(2)})
-      and number < (select max(number) from event)`;
+  // The newest event stays, because the next one gets the number after it. None goes before those
+  // with smaller numbers: `forget` would not see its deliveries, and they would wait for ever.
+  const old = `with o as (select number, at_ms from event order by number limit ${rowsMax}),
+    m as (select max(number) as newest from event) select number from o, m where number < newest
+      and (number < coalesce((select min(number) from o where at_ms >= ${p(1)}), newest) or number <= newest - ${p(2)})`;
   // Also those that another process has added since their events were deleted.
   const forget = `with recursive endpoints (name) as (
       select min(endpoint) from event_delivery union all
@@ -192,7 +193,6 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
 
     async prune(beforeMs) {
       const rows = await find("service", { text: old, values: [beforeMs, keptEventsMax] });
-      if (rows.length === 0) return false;
       const list = JSON.stringify(rows.map(([number]) => [number]));
       await write({ text: remove, values: [list] }, { text: forget, values: [] });
       return rows.length === rowsMax;

@@ -310,9 +310,20 @@ for (const backend of backends) {
       await database.sql(
         "insert into event_delivery (endpoint, number, account, state, attempts, next_ms, claimed_ms) values ('hook', 1, 'ada', 'pending', 0, 0, 0)",
       );
-      database.clock.advance(hour);
-      await store.events.prune(start + 3 * hour);
+      assert.equal(await store.events.prune(start), false);
       assert.deepEqual(await database.sql("select number from event_delivery where number = 1"), []);
+    });
+
+    test("stay while an event with a smaller number stays: the clock of its process was ahead", async () => {
+      await store.commit([payment("ada", "p1"), payment("bob", "p2")]);
+      await queueAll(new Set(["payment.added"]));
+      const numbers = await database.sql("select number from event order by number");
+      await database.sql(
+        `update event set at_ms = at_ms + ${2 * day} where type = 'payment.added' and account = 'ada'`,
+      );
+      await store.events.prune(start + day);
+      assert.deepEqual(await pending(), ["ada p1", "bob p2"]);
+      assert.deepEqual(await database.sql("select number from event order by number"), numbers.slice(-2));
     });
 
     test("know which keys expire, and which mail was sent", async () => {
