@@ -95,7 +95,8 @@ export class ClockFate {
   async #startWrong(wrongMs: number): Promise<void> {
     const { timeline, nodes, clock } = this.#world;
     for (const node of nodes) node.kill();
-    this.#set(wrongMs);
+    // A start is refused if its clock is more than a day behind the ledger, which can be ahead.
+    this.#set(Math.max(wrongMs, clock.row.ledgerMs - timeline.nowMs - day));
     const downMs = timeline.nowMs;
     await timeline.pause(this.#random.delay(minute));
     await Promise.all(nodes.map((node) => this.#world.startAgain(node)));
