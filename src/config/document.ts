@@ -68,7 +68,7 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
     const hint = /[[{].*\$\{/.test(written) ? ` (inside { } or [ ] write it in quotes: "\${NAME}")` : "";
     const what =
       error.code === "DUPLICATE_KEY"
-        ? `the key ${/^[^\s:]*/.exec(text.slice(error.pos[0]))?.[0]} occurs twice`
+        ? `the key ${/^[^\s:]{0,80}/.exec(text.slice(error.pos[0]))?.[0]} occurs twice`
         : error.code === "TAG_RESOLVE_FAILED"
           ? "a value that begins with ! is a tag, which is not read; a text needs quotes"
           : // After a colon it can quote the file, and so a secret.
@@ -77,7 +77,8 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
   }
   visit(document, {
     Alias(_, alias) {
-      if (alias.resolve(document) !== undefined) return;
+      // Each is searched for in the whole file, and a message shows the first faults only.
+      if (problems.count > before + 20 || alias.resolve(document) !== undefined) return;
       const what = "a value that begins with * is an alias, and its & is not above; a text needs quotes";
       problems.add(`${name}:${rangeLine(alias) ?? 1}`, `this is not valid YAML: ${what}`);
     },

@@ -56,7 +56,7 @@ interface LoadOptions {
 }
 
 const fileName = "inkwell.yaml";
-const fileBytesMax = 1024 * 1024;
+const fileBytesMax = 256 * 1024;
 
 /** Used without a file. A file with `plans` or `models` replaces the ones here. */
 const defaults = `
