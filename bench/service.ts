@@ -2,7 +2,7 @@
  * The whole service as an operator starts it, in a process and a folder of its own, and a key for
  * each of some accounts.
  */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -55,7 +55,8 @@ export async function startService({ config, accounts = 1, core }: ServiceOption
   let output = "";
   const first = await new Promise<{ url: string; operator: string; key: string }>((resolve, reject) => {
     closed.then((code) => {
-      const why = readFileSync(join(folder, "log"), "utf8").slice(-4000);
+      // It can be too long to be read as a whole.
+      const why = execFileSync("tail", ["-c", "4000", join(folder, "log")], { encoding: "utf8" });
       reject(new Error(`the service ended with ${code}: ${why}`));
     });
     stdout.setEncoding("utf8").on("data", (chunk: string) => {
