@@ -301,9 +301,9 @@ export function* auditSteps(
 }
 
 /**
- * Nodes differ by less in what they call now. A charge that is dated before a window began can
- * count in that window, one that is dated after its cap was set can count before it, and what has
- * ended can have ended after the last record of the clock.
+ * Nodes differ by less in what they call now. So a window can have charges from before its begin,
+ * and a cap can miss charges from after it was set. A promotion can end after the last record of
+ * the clock.
  */
 const toleranceMs = 60_000;
 

@@ -10,7 +10,8 @@ import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usag
 
 /** The longest graph, and one more day: a step of the summing may be late. */
 export const graphHoursMax = 7 * 24;
-const keptHours = graphHoursMax + 24;
+export const spareHours = 24;
+const keptHours = graphHoursMax + spareHours;
 
 /** An hour since 1970, in UTC. */
 export type Hour = number;

@@ -18,7 +18,7 @@ import type { FaultyRow } from "./audit-report.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import { tableOf } from "./table.ts";
 import { type Day, dayExpression, dayOf, lastEndedDay } from "./usage-days.ts";
-import { firstKeptHour, type Hour, hourOfCharge } from "./usage-hours.ts";
+import { firstKeptHour, type Hour, hourOfCharge, spareHours } from "./usage-hours.ts";
 import { measured, measures } from "./usage-measures.ts";
 
 /** They are summed when there are this many. A report reads as many in less than 0.2 s. */
@@ -221,7 +221,7 @@ export function usageRules(
       where ${isSummed}
     ) c`;
   const counted = "case when c.date > c.final_day then c.date else c.final_day + 1 end";
-  const firstHour: Hour = firstKeptHour(nowMs) + 24;
+  const firstHour: Hour = firstKeptHour(nowMs) + spareHours;
   const fromHours = `from charge c where ${isSummed} and ${hourOfCharge} >= ${firstHour}`;
   return {
     "final days are what their charges add up to": addedUp("day", "", negativeSums(counted, fromDays)),

@@ -312,6 +312,9 @@ for (const backend of backends) {
       );
       assert.equal(await store.events.prune(start), false);
       assert.deepEqual(await database.sql("select number from event_delivery where number = 1"), []);
+      database.clock.advance(hour);
+      await store.events.prune(start + 3 * hour);
+      assert.deepEqual((await rows()).length, 1);
     });
 
     test("stay while an event with a smaller number stays: the clock of its process was ahead", async () => {
