@@ -240,7 +240,9 @@ export function messageOf(error: unknown): string {
 
 /** Returns the first lines of many for a message, indented, and how many more there are. */
 export function firstOf(lines: readonly string[]): string[] {
-  const shown = lines.slice(0, 20).map((line) => `  ${line}`);
+  const shown = lines
+    .slice(0, 20)
+    .map((line) => `  ${line.length > 400 ? `${line.slice(0, 400)}...` : line}`);
   return lines.length > shown.length ? [...shown, `  and ${lines.length - shown.length} more`] : shown;
 }
 

@@ -32,9 +32,6 @@ type Scalar = string | number | boolean | null;
 /** The content of the file, and the variables that it names. */
 type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<string> };
 
-/** Most values of a file. Aliases of aliases can make billions of them. */
-const valuesMax = 100_000;
-
 /**
  * Parses YAML into one map. The map is empty if the text is not valid. Throws an `OperatorError`
  * if it is nested too deeply to be read.
@@ -58,7 +55,6 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
   const variables = new Set<string>();
   const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing", variables };
   const broken = new Set<number>();
-  let values = 0;
   for (const error of [...document.errors, ...document.warnings]) {
     const { line, col } = lines.linePos(error.pos[0]);
     // Further errors in a line follow from the first.
@@ -76,58 +72,48 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
     problems.add(`${name}:${line}`, `this is not valid YAML: ${what}${hint}`);
   }
   visit(document, {
-    Alias(_, alias) {
-      // Each is searched for in the whole file, and a message shows the first faults only.
-      if (problems.count > before + 20 || alias.resolve(document) !== undefined) return;
-      const what = "a value that begins with * is an alias, and its & is not above; a text needs quotes";
-      problems.add(`${name}:${rangeLine(alias) ?? 1}`, `this is not valid YAML: ${what}`);
-    },
-    Pair(_, { key }) {
-      if (!isScalar(key) || key.source !== "<<") return;
-      problems.add(`${name}:${rangeLine(key) ?? 1}`, "merge keys (<<) are not read; write the settings out");
+    // Aliases of aliases can make billions of values, and a text that begins so was meant as one.
+    Node(_, node) {
+      const sign = isAlias(node) ? "* is an alias" : node.anchor ? "& is an anchor" : undefined;
+      if (sign === undefined) return;
+      const where = `${name}:${rangeLine(node) ?? 1}`;
+      problems.add(
+        where,
+        `what begins with ${sign}, which is not read; write the value out, or a text in quotes`,
+      );
     },
   });
   if (problems.count > before) return empty;
 
-  const root = found(document.contents, 1, "", []);
+  const root = found(document.contents, 1, "");
   if (root.value instanceof Map) return { ...root, value: root.value, variables };
   if (root.value !== null) problems.add(root.where, `found ${root.shown}, expected keys such as "listen:"`);
   return empty;
 
   /** `at` is the path of the node for messages. */
-  function found(node: unknown, lineAbove: number, at: string, above: readonly unknown[]): Found {
-    const target = isAlias(node) ? node.resolve(document) : node;
+  function found(node: unknown, lineAbove: number, at: string): Found {
     const line = rangeLine(node) ?? lineAbove;
     const where = `${name}:${line}`;
-    const nothing = { where, value: null, text: false, shown: "nothing" };
-    if (above.includes(target)) {
-      problems.add(where, "this alias is inside the value that it names; write the value out");
-      return nothing;
-    }
-    values += 1;
-    if (values === valuesMax) problems.add(name, `aliases make it more than ${valuesMax} values`);
-    if (values >= valuesMax) return nothing;
-    const path = [...above, target];
-    if (isMap(target)) {
+    if (isMap(node)) {
       const entries = new Map<string, Found>();
-      for (const pair of target.items) {
+      for (const pair of node.items) {
         const keyLine = rangeLine(pair.key) ?? line;
         const key = isScalar(pair.key) ? (pair.key.source ?? "") : String(pair.key);
         // Report the line of the key, even if the value starts on a later line.
-        const value = found(pair.value, keyLine, at === "" ? key : `${at}.${key}`, path);
+        const value = found(pair.value, keyLine, at === "" ? key : `${at}.${key}`);
         entries.set(key, { ...value, where: `${name}:${keyLine}` });
       }
       return { where, value: entries, text: false, shown: "a map of keys" };
     }
-    if (isSeq(target)) {
-      const items = target.items.map((item, index) => found(item, line, `${at}[${index}]`, path));
+    if (isSeq(node)) {
+      const items = node.items.map((item, index) => found(item, line, `${at}[${index}]`));
       return { where, value: items.filter((item) => !item.omitted), text: false, shown: "a list" };
     }
-    const value = isScalar(target) ? target.value : null;
+    const value = isScalar(node) ? node.value : null;
     if (typeof value === "string") return substituted(value, where, at);
     if (typeof value === "number" || typeof value === "boolean")
       return { where, value, text: false, shown: String(value) };
-    return nothing;
+    return { where, value: null, text: false, shown: "nothing" };
   }
 
   function rangeLine(node: unknown): number | undefined {

@@ -22,7 +22,9 @@ const ofFile: Problems = {
   '8: 1\n"8": 2': /^inkwell\.yaml:2: this is not valid YAML: the key "8" occurs twice$/,
   // They can be secrets, so they are not shown.
   "plans: *nowhere":
-    /^inkwell\.yaml:1: this is not valid YAML: a value that begins with \* is an alias, and its & is not above; a text needs quotes$/,
+    /^inkwell\.yaml:1: what begins with \* is an alias, which is not read; write the value out, or a text in quotes$/,
+  "operator: { token: &nowhere }":
+    /^inkwell\.yaml:1: what begins with & is an anchor, which is not read; write the value out, or a text in quotes$/,
   "operator: { token: !nowhere }":
     /^inkwell\.yaml:1: this is not valid YAML: a value that begins with ! is a tag, which is not read; a text needs quotes$/,
   "operator:\n  token: !no!where":
@@ -31,8 +33,7 @@ const ofFile: Problems = {
     /^inkwell\.yaml:2: this is not valid YAML: Block scalar header includes extra characters$/,
   "log: !foo { level: info }":
     /^inkwell\.yaml:1: this is not valid YAML: a value that begins with ! is a tag/,
-  "listen: &a { port: 8000 }\noperator:\n  <<: *a\n  token: x":
-    /^inkwell\.yaml:3: merge keys \(<<\) are not read; write the settings out$/,
+  "listen:\n  <<: { port: 8000 }": /^inkwell\.yaml:2: listen\.<< is not known; the keys here are host, port/,
   "listen:\n\tport: 1": /^inkwell\.yaml:2: this is not valid YAML: .*[Tt]ab/,
   "- a": /^inkwell\.yaml:1: found a list, expected keys/,
   "listen: 8080": /^inkwell\.yaml:1: listen: found 8080, expected a map with the keys host, port, url$/,
@@ -121,7 +122,7 @@ const ofFile: Problems = {
 
 /** With more than one message. */
 const severalProblems: Problems = {
-  "plans: &a { p: *a }": /this alias is inside the value/,
+  "plans: &a { p: *a }": /^inkwell\.yaml:1: what begins with \* is an alias/,
   "plans: { Big Plan: {} }": /plans: found the name "Big Plan", expected 1 to 64 characters/,
   "plans:\n  p:\n    overage: { credits: 0, every: P1M }\n":
     /inkwell\.yaml:2: plans\.p\.base\.credits is missing/,
