@@ -61,7 +61,9 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
     if (broken.has(line)) continue;
     broken.add(line);
     const [written = ""] = /.*/.exec(text.slice(error.pos[0] - col + 1)) ?? [];
-    const hint = /[[{].*\$\{/.test(written) ? ` (inside { } or [ ] write it in quotes: "\${NAME}")` : "";
+    const hint = /^[^[{]*[[{].*\$\{/.test(written)
+      ? ` (inside { } or [ ] write it in quotes: "\${NAME}")`
+      : "";
     const what =
       error.code === "DUPLICATE_KEY"
         ? `the key ${/^[^\s:]{0,80}/.exec(text.slice(error.pos[0]))?.[0]} occurs twice`
