@@ -47,10 +47,8 @@ export function parseYaml(text: string, name: string, env: Environment, problems
 
 function parsed(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
   const lines = new LineCounter();
-  // Names are texts: 8 and "8" are one, 2.0 and 2 are two.
-  const uniqueKeys = (one: unknown, other: unknown) =>
-    isScalar(one) && isScalar(other) && one.source === other.source;
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys });
+  // The library compares each key with each other.
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
   const before = problems.count;
   const variables = new Set<string>();
   const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing", variables };
@@ -65,24 +63,27 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
       ? ` (inside { } or [ ] write it in quotes: "\${NAME}")`
       : "";
     const what =
-      error.code === "DUPLICATE_KEY"
-        ? `the key ${/^[^\s:]{0,80}/.exec(text.slice(error.pos[0]))?.[0]} occurs twice`
-        : error.code === "TAG_RESOLVE_FAILED"
-          ? "a value that begins with ! is a tag, which is not read; a text needs quotes"
-          : // After a colon it can quote the file, and so a secret.
-            error.message.replace(/(?<=\w): .*|\n.*/s, "");
+      error.code === "TAG_RESOLVE_FAILED"
+        ? "a value that begins with ! is a tag, which is not read; a text needs quotes"
+        : // After a colon it can quote the file, and so a secret.
+          error.message.replace(/(?<=\w): .*|\n.*/s, "");
     problems.add(`${name}:${line}`, `this is not valid YAML: ${what}${hint}`);
   }
   visit(document, {
-    // Aliases of aliases can make billions of values, and a text that begins so was meant as one.
     Node(_, node) {
+      const where = (at: unknown) => `${name}:${rangeLine(at) ?? 1}`;
+      // Aliases of aliases can make billions of values. A text can begin so by mistake.
       const sign = isAlias(node) ? "* is an alias" : node.anchor ? "& is an anchor" : undefined;
-      if (sign === undefined) return;
-      const where = `${name}:${rangeLine(node) ?? 1}`;
-      problems.add(
-        where,
-        `what begins with ${sign}, which is not read; write the value out, or a text in quotes`,
-      );
+      const unread = `what begins with ${sign}, which is not read; write the value out, or a text in quotes`;
+      if (sign !== undefined) problems.add(where(node), unread);
+      // Names are texts: 8 and "8" are one, 2.0 and 2 are two.
+      const seen = new Set<unknown>();
+      for (const { key } of isMap(node) ? node.items : []) {
+        if (!isScalar(key)) continue;
+        if (seen.has(key.source))
+          problems.add(where(key), `the key ${quoteShort(key.source ?? "")} occurs twice`);
+        seen.add(key.source);
+      }
     },
   });
   if (problems.count > before) return empty;

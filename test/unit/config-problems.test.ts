@@ -13,13 +13,11 @@ import {
 } from "../fixtures/configuration.ts";
 
 const ofFile: Problems = {
-  "listen: { port: 1 }\nlisten: { port: 2 }":
-    /^inkwell\.yaml:2: this is not valid YAML: the key listen occurs twice$/,
+  "listen: { port: 1 }\nlisten: { port: 2 }": /^inkwell\.yaml:2: the key "listen" occurs twice$/,
   // Only the duplicate key is reported, because its content is unknown.
-  "plans:\n  p: { base: 1 }\nplans:\nlisten: 5":
-    /^inkwell\.yaml:3: this is not valid YAML: the key plans occurs twice$/,
+  "plans:\n  p: { base: 1 }\nplans:\nlisten: 5": /^inkwell\.yaml:3: the key "plans" occurs twice$/,
   // Names are as written.
-  '8: 1\n"8": 2': /^inkwell\.yaml:2: this is not valid YAML: the key "8" occurs twice$/,
+  '8: 1\n"8": 2': /^inkwell\.yaml:2: the key "8" occurs twice$/,
   // They can be secrets, so they are not shown.
   "plans: *nowhere":
     /^inkwell\.yaml:1: what begins with \* is an alias, which is not read; write the value out, or a text in quotes$/,
