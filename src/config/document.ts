@@ -6,7 +6,7 @@
  * together. Messages show `${NAME}` and never its value, which is usually a secret.
  */
 
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
+import { isAlias, isCollection, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
 import { OperatorError } from "../errors.ts";
 import type { Problems } from "./problems.ts";
 
@@ -79,6 +79,7 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
       // Names are texts: 8 and "8" are one, 2.0 and 2 are two.
       const seen = new Set<unknown>();
       for (const { key } of isMap(node) ? node.items : []) {
+        if (isCollection(key)) problems.add(where(key), "a key is a map or a list; a text needs quotes");
         if (!isScalar(key)) continue;
         if (seen.has(key.source))
           problems.add(where(key), `the key ${quoteShort(key.source ?? "")} occurs twice`);
@@ -101,7 +102,7 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
       const entries = new Map<string, Found>();
       for (const pair of node.items) {
         const keyLine = rangeLine(pair.key) ?? line;
-        const key = isScalar(pair.key) ? (pair.key.source ?? "") : String(pair.key);
+        const key = isScalar(pair.key) ? (pair.key.source ?? "") : "";
         // Report the line of the key, even if the value starts on a later line.
         const value = found(pair.value, keyLine, at === "" ? key : `${at}.${key}`);
         entries.set(key, { ...value, where: `${name}:${keyLine}` });

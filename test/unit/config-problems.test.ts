@@ -17,6 +17,7 @@ const ofFile: Problems = {
   // Only the duplicate key is reported, because its content is unknown.
   "plans:\n  p: { base: 1 }\nplans:\nlisten: 5": /^inkwell\.yaml:3: the key "plans" occurs twice$/,
   // Names are as written.
+  "listen: { port: {{ port }} }": /^inkwell\.yaml:1: a key is a map or a list; a text needs quotes$/,
   '8: 1\n"8": 2': /^inkwell\.yaml:2: the key "8" occurs twice$/,
   // They can be secrets, so they are not shown.
   "plans: *nowhere":
