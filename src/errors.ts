@@ -242,7 +242,7 @@ export function messageOf(error: unknown): string {
 export function firstOf(lines: readonly string[]): string[] {
   const shown = lines
     .slice(0, 20)
-    .map((line) => `  ${line.length > 400 ? `${line.slice(0, 400)}...` : line}`);
+    .map((line) => `  ${line.length > 1000 ? `${line.slice(0, 1000)}...` : line}`);
   return lines.length > shown.length ? [...shown, `  and ${lines.length - shown.length} more`] : shown;
 }
 

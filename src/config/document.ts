@@ -6,7 +6,7 @@
  * together. Messages show `${NAME}` and never its value, which is usually a secret.
  */
 
-import { isAlias, isCollection, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
 import { OperatorError } from "../errors.ts";
 import type { Problems } from "./problems.ts";
 
@@ -34,14 +34,17 @@ type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<st
 
 /**
  * Parses YAML into one map. The map is empty if the text is not valid. Throws an `OperatorError`
- * if it is nested too deeply to be read.
+ * if it has too many values, or too many inside each other.
  */
 export function parseYaml(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
   try {
     return parsed(text, name, env, problems);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new OperatorError(`${name} is not valid: too many maps or lists are inside each other.`, error);
+    throw new OperatorError(
+      `${name} is not valid: too many values, or too many maps or lists inside each other.`,
+      error,
+    );
   }
 }
 
@@ -53,6 +56,7 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
   const variables = new Set<string>();
   const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing", variables };
   const broken = new Set<number>();
+  let values = 0;
   for (const error of [...document.errors, ...document.warnings]) {
     const { line, col } = lines.linePos(error.pos[0]);
     // Further errors in a line follow from the first.
@@ -69,21 +73,20 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
           error.message.replace(/(?<=\w): .*|\n.*/s, "");
     problems.add(`${name}:${line}`, `this is not valid YAML: ${what}${hint}`);
   }
+  const [anchors, targets] = [new Map<string, unknown>(), new Map<unknown, unknown>()];
   visit(document, {
     Node(_, node) {
-      const where = (at: unknown) => `${name}:${rangeLine(at) ?? 1}`;
-      // Aliases of aliases can make billions of values. A text can begin so by mistake.
-      const sign = isAlias(node) ? "* is an alias" : node.anchor ? "& is an anchor" : undefined;
-      const unread = `what begins with ${sign}, which is not read; write the value out, or a text in quotes`;
-      if (sign !== undefined) problems.add(where(node), unread);
+      const fault = (at: unknown, what: string) => problems.add(`${name}:${rangeLine(at) ?? 1}`, what);
+      if (isAlias(node)) targets.set(node, anchors.get(node.source));
+      else if (node.anchor) anchors.set(node.anchor, node);
+      if (isAlias(node) && !anchors.has(node.source))
+        fault(node, "a value that begins with * is an alias, and its & is not above; a text needs quotes");
       // Names are texts: 8 and "8" are one, 2.0 and 2 are two.
       const seen = new Set<unknown>();
       for (const { key } of isMap(node) ? node.items : []) {
-        if (isCollection(key)) problems.add(where(key), "a key is a map or a list; a text needs quotes");
-        if (!isScalar(key)) continue;
-        if (seen.has(key.source))
-          problems.add(where(key), `the key ${quoteShort(key.source ?? "")} occurs twice`);
-        seen.add(key.source);
+        if (!isScalar(key)) fault(key, "a key is a map, a list or an alias; a text needs quotes");
+        else if (seen.has(key.source)) fault(key, `the key ${quoteShort(key.source ?? "")} occurs twice`);
+        else seen.add(key.source);
       }
     },
   });
@@ -95,9 +98,13 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
   return empty;
 
   /** `at` is the path of the node for messages. */
-  function found(node: unknown, lineAbove: number, at: string): Found {
-    const line = rangeLine(node) ?? lineAbove;
+  function found(written: unknown, lineAbove: number, at: string): Found {
+    const line = rangeLine(written) ?? lineAbove;
     const where = `${name}:${line}`;
+    // Aliases of aliases can make billions of values.
+    values += 1;
+    if (values > 100_000) throw new RangeError();
+    const node = isAlias(written) ? targets.get(written) : written;
     if (isMap(node)) {
       const entries = new Map<string, Found>();
       for (const pair of node.items) {

@@ -17,13 +17,14 @@ const ofFile: Problems = {
   // Only the duplicate key is reported, because its content is unknown.
   "plans:\n  p: { base: 1 }\nplans:\nlisten: 5": /^inkwell\.yaml:3: the key "plans" occurs twice$/,
   // Names are as written.
-  "listen: { port: {{ port }} }": /^inkwell\.yaml:1: a key is a map or a list; a text needs quotes$/,
+  "listen: { port: {{ port }} }":
+    /^inkwell\.yaml:1: a key is a map, a list or an alias; a text needs quotes$/,
   '8: 1\n"8": 2': /^inkwell\.yaml:2: the key "8" occurs twice$/,
   // They can be secrets, so they are not shown.
   "plans: *nowhere":
-    /^inkwell\.yaml:1: what begins with \* is an alias, which is not read; write the value out, or a text in quotes$/,
-  "operator: { token: &nowhere }":
-    /^inkwell\.yaml:1: what begins with & is an anchor, which is not read; write the value out, or a text in quotes$/,
+    /^inkwell\.yaml:1: a value that begins with \* is an alias, and its & is not above; a text needs quotes$/,
+  "plans: *later\nlog: &later {}":
+    /^inkwell\.yaml:1: a value that begins with \* is an alias, and its & is not above; a text needs quotes$/,
   "operator: { token: !nowhere }":
     /^inkwell\.yaml:1: this is not valid YAML: a value that begins with ! is a tag, which is not read; a text needs quotes$/,
   "operator:\n  token: !no!where":
@@ -121,7 +122,6 @@ const ofFile: Problems = {
 
 /** With more than one message. */
 const severalProblems: Problems = {
-  "plans: &a { p: *a }": /^inkwell\.yaml:1: what begins with \* is an alias/,
   "plans: { Big Plan: {} }": /plans: found the name "Big Plan", expected 1 to 64 characters/,
   "plans:\n  p:\n    overage: { credits: 0, every: P1M }\n":
     /inkwell\.yaml:2: plans\.p\.base\.credits is missing/,

@@ -349,8 +349,19 @@ describe("the file", () => {
   test("may contain anchors", () => {
     const config = load(`models:
   a: { engine: llama, source: default, price: &p { prompt: 3, completion: 4 } }
-  b: { engine: llama, source: default, price: *p }`);
+  b: { engine: llama, source: default, price: *p }
+  c: { engine: llama, source: default, price: &p { prompt: 5, completion: 6 } }
+  d: { engine: llama, source: default, price: *p }`);
     assert.deepEqual(config.models[1]?.price, { prompt: 3, completion: 4 });
+    // The nearest anchor above counts.
+    assert.deepEqual(config.models[3]?.price, { prompt: 5, completion: 6 });
+    const tooMany = /^OperatorError: inkwell\.yaml is not valid: too many values, or too many maps or lists/;
+    assert.throws(() => load("plans: &a { p: *a }"), tooMany);
+    const ten = (of: string) => `[${Array(10).fill(of)}]`;
+    const doubled = ["b", "c", "d", "e", "f"].map(
+      (name, index) => `${name}: &${name} ${ten(`*${"abcde"[index]}`)}`,
+    );
+    assert.throws(() => load(`a: &a ${ten("x")}\n${doubled.join("\n")}`), tooMany);
   });
 
   test("opens a portal by the section alone, or by a variable alone", () => {
