@@ -250,7 +250,8 @@ class Service {
     });
     this.#started.defer(() => operator.close());
     const operatorUrl = await bindOrExplain("operator", config.operator, (at) => listenOn(operator, at));
-    if (this.#worker === null) this.#started.defer(writeAddress(config, operatorUrl, this.#logger));
+    const urls = { ...addresses, operatorUrl };
+    if (this.#worker === null) this.#started.defer(writeAddress(config, urls, this.#logger));
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
     startStoreJobs(jobs, { store, ledger, times: this.#times, timezone: () => this.#config.timezone });
@@ -262,8 +263,7 @@ class Service {
     if (first === null && this.#isFirst) await logKeyFile(this.#logger, store, keyFile);
     reloader.open();
     return {
-      ...addresses,
-      operatorUrl,
+      ...urls,
       consoleUrl: consoleUrl(config.operator.url ?? clientUrl(config.operator.host, operatorUrl)),
       portalUrl,
       tokenFile: token.file,

@@ -30,6 +30,8 @@ const addressFileName = "operator-address";
 
 interface OperatorAddress {
   url: string;
+  /** The URL of the public API. */
+  api: string;
   pid: number;
   /** The database of the service, without secrets: a command may be configured for another one. */
   database: string;
@@ -51,9 +53,11 @@ export function writeOperatorAddress(folder: string, address: OperatorAddress): 
 /** Returns where the service of this data folder is. Null: it does not run. */
 export function readOperatorAddress(folder: string): OperatorAddress | null {
   const address = parsed(readOwn(path.join(folder, addressFileName)));
-  const [url, pid, database] = ["url", "pid", "database"].map((name) => fieldOf(address, name));
-  if (typeof url !== "string" || typeof pid !== "number" || typeof database !== "string") return null;
-  return isOurs(pid) ? { url, pid, database } : null;
+  const [url, api, pid] = ["url", "api", "pid"].map((name) => fieldOf(address, name));
+  const database = fieldOf(address, "database");
+  if (typeof url !== "string" || typeof api !== "string") return null;
+  if (typeof pid !== "number" || typeof database !== "string") return null;
+  return isOurs(pid) ? { url, api, pid, database } : null;
 }
 
 function parsed(text: string | null): unknown {

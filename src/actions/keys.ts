@@ -75,7 +75,7 @@ export const makeKey = action({
 export const changeKey = action({
   id: "changeKey",
   title: "Change settings of a key",
-  help: "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. `spending_caps` replaces all caps, and an empty list removes them. A cap with the same name, period, alignment and time zone keeps its window and what was spent; another one begins with nothing spent. Each operation id takes effect once. The key of a front end needs the role `operator`.",
+  help: "Takes effect with the next request of the key. Absent fields stay, and null removes the name, the end or a limit. `spending_caps` replaces all caps, and an empty list removes them. A cap with the same name, period, alignment and time zone keeps its window and what was spent; another one begins with nothing spent. Each operation id takes effect once. The key of a front end needs the role `operator`.",
   http: "PATCH /admin/keys/{key}",
   cli: "key set <key>",
   examples: [

@@ -76,6 +76,8 @@ function copyBeforeUpgrade({ database }: Config, onUpgrade: UpgradeListener): st
 }
 
 interface StoreOptions extends LedgerOptions {
+  /** If false, a database of PostgreSQL without a ledger is refused. Default: true. */
+  create?: boolean;
   upgrade?: boolean;
   onUpgrade?: UpgradeListener;
   /** Aborts a migration of PostgreSQL, which may wait for other sessions. */
@@ -92,9 +94,9 @@ interface StoreOptions extends LedgerOptions {
  */
 export async function openStore(config: Config, given: StoreOptions = {}): Promise<OpenDatabase> {
   const { database, plans, workers } = config;
-  const { upgrade = false, events = () => eventSettingsOf(config.events) } = given;
+  const { create = true, upgrade = false, events = () => eventSettingsOf(config.events) } = given;
   const { clockAcceptedBy = null, onUpgrade, signal, ...options } = given;
-  const opening = { plans, upgrade, events, clockAcceptedBy };
+  const opening = { plans, create, upgrade, events, clockAcceptedBy };
   if (database.kind === "sqlite") {
     const store = await openSqliteStore({ path: database.path, ...opening });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };

@@ -19,8 +19,6 @@ export interface StartupBanner {
   models: readonly { id: string; onMiniature: boolean }[];
   /** The first account and its key or file, on the first start only. */
   first: FirstAccount | null;
-  /** The configuration has port 0, so other commands do not know the URL. */
-  onAnyPort: boolean;
 }
 
 /**
@@ -29,7 +27,7 @@ export interface StartupBanner {
  */
 export function bannerText(banner: StartupBanner, cwd: string, signInCode: string | null = null): string {
   const { publicUrl, onEveryAddress, operatorUrl, consoleUrl, portalUrl } = banner;
-  const { tokenFile, models, first, onAnyPort } = banner;
+  const { tokenFile, models, first } = banner;
   const token = tokenFile === null ? "" : `   (token: ${shownPath(cwd, tokenFile)})`;
   const shownKey = keyText(first, cwd);
   const lines = [
@@ -70,8 +68,7 @@ export function bannerText(banner: StartupBanner, cwd: string, signInCode: strin
       "",
     );
   }
-  const address = onAnyPort ? ` --url ${publicUrl} --key ${shownKey}` : "";
-  lines.push(`  In another terminal: ${inkwell(`chat${address}`)}`, "  Ctrl-C stops the service.", "");
+  lines.push(`  In another terminal: ${inkwell("chat")}`, "  Ctrl-C stops the service.", "");
   return lines.join("\n");
 }
 

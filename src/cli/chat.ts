@@ -54,7 +54,10 @@ export function chatCommand(cli: Cli): Command {
 async function chat(cli: Cli, model: string | undefined, options: ChatOptions): Promise<void> {
   if (cli.json) throw new OperatorError("chat has no JSON document. Send requests to the API instead.");
   const config = await cli.config();
-  const url = options.url ?? listenerUrl(config.listen);
+  const ownKey = options.key ?? config.client.apiKey;
+  // A key that is made for the conversation goes to the service that made it.
+  const found = () => (ownKey === null ? cli.api.publicUrl() : listenerUrl(config.listen));
+  const url = options.url ?? (await found());
   const leaving = new AbortController();
   const leave = (name: keyof typeof signalExitCodes) => {
     cli.exitCode = signalExitCodes[name];
@@ -69,7 +72,6 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
       if (codeOf(error) !== "EIO") throw error;
     });
   };
-  const ownKey = options.key ?? config.client.apiKey;
   if (ownKey !== null) return await talk(ownKey);
   if (options.url !== undefined)
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");

@@ -17,7 +17,7 @@ export function nodeTooOld(version: string, node: string, program: string): stri
   const installed = installedNode(program);
   const remedy =
     installed === null
-      ? `Install Node ${nodeMajorMin}, and start Inkwell with it. Or let npm install it: npm 12 does so after "npm install-scripts approve node node-llama-cpp && npm rebuild".`
+      ? `Install Node ${nodeMajorMin}, and start Inkwell with it. Or let npm install it: npm 12 does so after "npm install-scripts approve --no-allow-scripts-pin node node-llama-cpp && npm rebuild".`
       : `Start it with "npx inkwell" in the folder in which it is installed, or with the Node that was installed with it:\n  ${installed} ${program}`;
   return `Inkwell needs Node ${nodeMajorMin} or newer, and ${node} is Node ${version}. ${remedy}\n`;
 }

@@ -93,6 +93,12 @@ export class OperatorApi implements AsyncDisposable {
     throw new ApiError(503, "service_unavailable", this.#unasked, null);
   }
 
+  /** Returns the URL of the public API of the service of the folder. Throws if none runs there. */
+  async publicUrl(): Promise<string> {
+    const url = await this.requireService();
+    return readOperatorAddress((await this.#options.config()).dataDir)?.api ?? url;
+  }
+
   /** Runs an action. Throws its refusal. */
   async run<Result>(action: Asked, json: Json = {}): Promise<{ result: Result; isNew: boolean }> {
     const answer = await this.#waiting(() => this.#sound(sentBy(action, json, this.#options.host)));

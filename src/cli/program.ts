@@ -21,7 +21,6 @@ import { logCommand, operatorKeyCommand } from "./operator-key.ts";
 import { personCommand } from "./person.ts";
 import { plansCommand } from "./plans.ts";
 import { reloadCommand } from "./reload.ts";
-import { removedCommand } from "./removed.ts";
 import { requestsCommand } from "./requests.ts";
 import { usageCommand } from "./usage.ts";
 
@@ -90,8 +89,7 @@ function configure(command: Command, host: Host, argv: readonly string[], compla
   command.exitOverride().configureOutput({
     writeOut: (text) => host.stdout.write(text),
     writeErr: (text) => complaint.push(text),
-    outputError: (text, write) =>
-      write(removedCommand(command, text) ?? text + misspelledOption(command, argv, text)),
+    outputError: (text, write) => write(text + misspelledOption(command, argv, text)),
     getOutHelpWidth: () => host.stdout.columns ?? plainColumns,
     getErrHelpWidth: () => host.stderr.columns ?? plainColumns,
   });

@@ -40,7 +40,7 @@ async function runWorkers(cli: Cli, config: Config): Promise<void> {
   const logger = createLogger(config.log.level, cli.host.stderr);
   using written = new DisposableStack();
   const workers = new Workers(shareOf(config, config.workers), logger, (shown) => {
-    written.defer(writeAddress(config, shown.banner.operatorUrl, logger));
+    written.defer(writeAddress(config, shown.banner, logger));
     showStart(cli, shown);
   });
   let isAsked = false;

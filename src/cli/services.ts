@@ -32,8 +32,8 @@ export const services = {
     return database.kind === "sqlite" && !existsSync(database.path);
   },
   /** Throws if no ledger exists, unless `create`. */
-  async openStore(config: Config, { create, ...options }: OpeningOptions): Promise<OpenStore> {
-    if (!create) requireLedger(config);
+  async openStore(config: Config, options: OpeningOptions): Promise<OpenStore> {
+    if (!options.create) requireLedger(config);
     const { openStore } = await import("../app/database.ts");
     return await openStore(config, options);
   },

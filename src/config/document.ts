@@ -6,7 +6,7 @@
  * together. Messages show `${NAME}` and never its value, which is usually a secret.
  */
 
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
+import { type ErrorCode, isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
 import { OperatorError } from "../errors.ts";
 import type { Problems } from "./problems.ts";
 
@@ -26,6 +26,14 @@ export interface Found {
   /** It is `${NAME:-}` without a value, which counts as not written. */
   omitted?: true;
 }
+
+/** In place of the library's words for what operators write most often. */
+const faults: Partial<Record<ErrorCode, string>> = {
+  TAG_RESOLVE_FAILED: "a value that begins with ! is a tag, which is not read; a text needs quotes",
+  BLOCK_AS_IMPLICIT_KEY:
+    "there is a second colon, or a key is indented too far; a text with a colon needs quotes",
+  MULTIPLE_DOCS: "a line of --- begins a second document, and one file has one",
+};
 
 type Scalar = string | number | boolean | null;
 
@@ -66,11 +74,8 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
     const hint = /^[^[{]*[[{].*\$\{/.test(written)
       ? ` (inside { } or [ ] write it in quotes: "\${NAME}")`
       : "";
-    const what =
-      error.code === "TAG_RESOLVE_FAILED"
-        ? "a value that begins with ! is a tag, which is not read; a text needs quotes"
-        : // After a colon it can quote the file, and so a secret.
-          error.message.replace(/(?<=\w): .*|\n.*/s, "");
+    // After a colon the message can quote the file, and so a secret.
+    const what = faults[error.code] ?? error.message.replace(/(?<=\w): .*|\n.*/s, "");
     problems.add(`${name}:${line}`, `this is not valid YAML: ${what}${hint}`);
   }
   const [anchors, targets] = [new Map<string, unknown>(), new Map<unknown, unknown>()];

@@ -11,7 +11,6 @@ import type { Environment, Found } from "./document.ts";
 import { quoteShort } from "./document.ts";
 import type { Kind } from "./kinds.ts";
 import type { Problems } from "./problems.ts";
-import { removedSetting } from "./removed.ts";
 
 export interface ReadContext {
   env: Environment;
@@ -188,11 +187,6 @@ export class Section {
     for (const [key, found] of this.#node) {
       if (this.#known.has(key)) continue;
       const known = [...this.#known];
-      const removed = removedSetting([...this.#names, key]);
-      if (removed !== undefined) {
-        this.problem(found.where, `${this.#name(key)} was removed; ${removed}`);
-        continue;
-      }
       const near = nearest(key, known);
       const help = near === undefined ? `the keys here are ${known.join(", ")}` : `did you mean ${near}?`;
       this.problem(found.where, `${this.#name(key)} is not known; ${help}`);

@@ -22,8 +22,8 @@ const settings: Readonly<Record<string, string>> = {
 /** The variable of the file, and those of commands. */
 const others = ["INKWELL_CONFIG", "INKWELL_API_KEY", "INKWELL_SERVER", "INKWELL_OPERATOR_KEY"];
 
-/** Variables that were settings. So was every `INKWELL_A__B`, for `a.b`. */
-const removed: Readonly<Record<string, string>> = {
+/** Names that suggest a setting. So does every `INKWELL_A__B`, for `a.b`. */
+const suggested: Readonly<Record<string, string>> = {
   INKWELL_URL: "listen.url",
   INKWELL_OPERATOR_HOSTS: "operator.hosts",
   INKWELL_OPERATOR_URL: "operator.url",
@@ -56,8 +56,8 @@ export function withVariables(file: ReadonlyMap<string, Found>, env: Environment
 }
 
 /**
- * Reports every variable that was a setting or is a misspelled one. Any other variable may belong
- * to another program (`INKWELL_DB_PASSWORD`). `named` has the variables that the file names.
+ * Reports every variable that suggests a setting or is a misspelled one. Any other variable may
+ * belong to another program (`INKWELL_DB_PASSWORD`). `named`: variables that the file names.
  */
 export function refuseUnknownVariables(
   env: Environment,
@@ -67,18 +67,18 @@ export function refuseUnknownVariables(
   const known = [...settingVariables, ...others];
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("INKWELL_") || !value || known.includes(name) || named.has(name)) continue;
-    const path = removedPath(name);
+    const path = pathOf(name);
     const near = known.find((each) => editDistance(name, each) === 1);
     if (path !== undefined) {
       const help = `set ${path} in inkwell.yaml, where \${NAME} reads a variable`;
-      problems.add(name, `this variable is not read any more; ${help}`);
+      problems.add(name, `this variable is not read; ${help}`);
     } else if (near !== undefined) problems.add(name, `no setting has this name; did you mean ${near}?`);
   }
 }
 
 /** The path in the file. Names of plans and models do not follow from those of variables. */
-function removedPath(variable: string): string | undefined {
-  if (!variable.includes("__")) return removed[variable];
+function pathOf(variable: string): string | undefined {
+  if (!variable.includes("__")) return suggested[variable];
   const [section = "", ...keys] = variable.slice("INKWELL_".length).toLowerCase().split("__");
   if (section === "models" || section === "plans") keys[0] = "NAME";
   return [section, ...keys].filter((part) => part !== "").join(".");

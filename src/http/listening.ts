@@ -82,7 +82,6 @@ export function publicAddress({ host, port }: Address, boundUrl: string) {
   return {
     publicUrl: urlOf(client, port || Number(new URL(boundUrl).port)),
     onEveryAddress: client !== host,
-    onAnyPort: port === 0,
   };
 }
 

@@ -12,6 +12,7 @@ import { DatabaseSync } from "node:sqlite";
 import { after, before, test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { audit } from "../../src/app/database.ts";
+import { services } from "../../src/cli/services.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
@@ -262,6 +263,7 @@ test("the check of a PostgreSQL database without a ledger, or of another version
     assert.match(error.message, /^There is no ledger of Inkwell in the database .* Nothing was changed/);
     return true;
   });
+  await assert.rejects(services.openStore(config, { create: false }), /There is no ledger of Inkwell/);
   const schemas = "select 1 from pg_namespace where nspname = 'inkwell'";
   assert.deepEqual(await server.sql(schemas, name), []);
   await fill(await openPostgresStore({ url: server.url(name), plans, settings: patientSettings }));

@@ -8,12 +8,16 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
+import { databaseText } from "../../src/config/database.ts";
+import { loadConfig } from "../../src/config/load.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
-import type { Store } from "../../src/store/store.ts";
+import { writeOperatorAddress } from "../../src/operator-address.ts";
 import { openPipe, openTerminal, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
+import { operatorToken, startOperator } from "../fixtures/operator.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
 
 const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-chat-"));
+const nothingOpened = { openStore: () => assert.fail("no database is opened") };
 const key = "ink_of_this_test";
 const requests: { path: string; authorization: string | undefined; body: string }[] = [];
 let url = "";
@@ -230,31 +234,27 @@ describe("inkwell chat, at a terminal", () => {
   });
 });
 
-/** The service goes on with its store when the command has closed it. */
-function keptOpen(store: Store): Store {
-  return new Proxy(store, {
-    get(target, name) {
-      if (name === "close") return async () => {};
-      const value: unknown = Reflect.get(target, name);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
-}
-
 describe("inkwell chat and the service", () => {
-  /** The command finds the service by its port, and makes its key in the service's own store. */
-  const beside = ({ port, store, ledger }: TestService) => ({
-    cwd,
-    env: { INKWELL_PORT: String(port) },
-    services: {
-      openStore: async () => ({ store: keptOpen(store), ledger }),
-    },
-  });
+  /** The command finds the service by the address in its folder, not by its configuration. */
+  async function beside(service: TestService, api = service.url) {
+    const folder = mkdtempSync(path.join(cwd, "beside-"));
+    const env = { INKWELL_DATA: folder, INKWELL_PORT: "1", INKWELL_OPERATOR_TOKEN: operatorToken };
+    const database = databaseText(loadConfig({ cwd, env }).database);
+    const operator = await startOperator(service);
+    writeOperatorAddress(folder, { url: operator.url, api, pid: process.pid, database });
+    return {
+      cwd,
+      env,
+      services: nothingOpened,
+      [Symbol.asyncDispose]: () => operator[Symbol.asyncDispose](),
+    };
+  }
 
   test("agree on the cost, with a temporary key that is revoked", async () => {
     await using service = await startService();
+    await using at = await beside(service);
     const ran = await runCli(["chat", "--account", "test"], {
-      ...beside(service),
+      ...at,
       stdin: "Good morning to you\n",
     });
     assert.equal(ran.code, 0, ran.stderr);
@@ -268,6 +268,7 @@ describe("inkwell chat and the service", () => {
     const own = (await service.store.keys("test")).find(({ name }) => name === "chat");
     assert.equal(own?.id, receipt.key);
     assert.ok(own.revokedMs !== null);
+    assert.ok(Math.abs((own.expiresMs ?? 0) - own.createdMs - 86_400_000) < 60_000);
   });
 
   test("exits on a signal before the first line and revokes the temporary key", async () => {
@@ -278,8 +279,8 @@ describe("inkwell chat and the service", () => {
     const address = silent.address();
     assert.ok(address !== null && typeof address === "object");
     try {
-      const env = { INKWELL_PORT: String(address.port) };
-      const session = openPipe(["chat", "--account", "test"], { ...beside(service), env, stdin: "hello\n" });
+      await using at = await beside(service, `http://127.0.0.1:${address.port}`);
+      const session = openPipe(["chat", "--account", "test"], { ...at, stdin: "hello\n" });
       await asked.promise;
       signal("SIGINT");
       assert.equal(await session.ended, 1);
@@ -298,17 +299,13 @@ describe("inkwell chat and the service", () => {
     const unheard: boolean[] = [];
     const store = new Proxy(service.store, {
       get(target, name) {
-        if (name === "close") return async () => {};
         if (name === "commit" && hungUp) unheard.push(process.listenerCount("SIGHUP") === 0);
         const value: unknown = Reflect.get(target, name);
         return typeof value === "function" ? value.bind(target) : value;
       },
     });
-    const openStore = async () => ({ store, ledger: new Ledger(store) });
-    const session = openTerminal(["chat", "--account", "test"], {
-      ...beside(service),
-      services: { openStore },
-    });
+    await using at = await beside({ ...service, store, ledger: new Ledger(store) });
+    const session = openTerminal(["chat", "--account", "test"], at);
     await session.shows("> ");
     await session.answers("on and on\r", "word word");
     hungUp = true;
@@ -321,7 +318,8 @@ describe("inkwell chat and the service", () => {
 
   test("Ctrl-C stops the decoder, and the tokens made are charged", async () => {
     await using service = await startService({ script: babble("word ") });
-    const session = openTerminal(["chat", "--account", "test"], beside(service));
+    await using at = await beside(service);
+    const session = openTerminal(["chat", "--account", "test"], at);
     await session.shows("> ");
     await session.answers("on and on\r", "word word");
     await session.answers("\u0003", "Stopped.");
@@ -331,5 +329,17 @@ describe("inkwell chat and the service", () => {
     const [receipt] = await service.store.usage({ account: "test", limit: 1 });
     assert.equal(receipt?.ending, "client_gone");
     assert.ok(receipt.completionTokens >= 2);
+  });
+
+  test("makes no key if no service runs in the folder, or for an unknown account", async () => {
+    await using service = await startService();
+    await using at = await beside(service);
+    const unknown = await runCli(["chat", "--account", "nobody"], { ...at, stdin: "hello\n" });
+    assert.match(unknown.stderr, /no account nobody/);
+    rmSync(path.join(at.env.INKWELL_DATA, "operator-address"));
+    const nobody = await runCli(["chat", "--account", "test"], { ...at, stdin: "hello\n" });
+    assert.match(nobody.stderr, /^No service runs here, and this needs one\./);
+    const keys = await service.store.keys("test");
+    assert.ok(keys.every(({ name }) => name !== "chat"));
   });
 });

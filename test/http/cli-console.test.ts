@@ -37,7 +37,12 @@ async function withUrl(url: string | null): Promise<void> {
     url === null ? "data: .\n" : `data: .\noperator: { url: "${url}" }\n`,
   );
   const { database } = loadConfig({ cwd, env: {} });
-  writeOperatorAddress(cwd, { url: operator.url, pid: process.pid, database: databaseText(database) });
+  writeOperatorAddress(cwd, {
+    url: operator.url,
+    api: service.url,
+    pid: process.pid,
+    database: databaseText(database),
+  });
 }
 
 async function atTerminal(argv: readonly string[], variables: Record<string, string> = env) {
@@ -87,6 +92,4 @@ test("explains a wrong token, and a service that does not respond", async () => 
   rmSync(path.join(cwd, "operator-address"));
   const nobody = await atTerminal(["console"]);
   assert.deepEqual([nobody.code, /No service runs here/.test(nobody.shown)], [1, true]);
-  const gone = await atTerminal(["console", "--url", "http://127.0.0.1:1"]);
-  assert.deepEqual([gone.code, /console --url is gone: .*--server/.test(gone.shown)], [2, true]);
 });

@@ -51,7 +51,7 @@ async function documentOf(argv: string, options: Partial<RunOptions> = {}): Prom
 /** Writes the address as a service of this folder does. */
 function tell(url: string, pid = process.pid): () => void {
   const database = databaseText(loadConfig({ cwd, env: {} }).database);
-  return writeOperatorAddress(cwd, { url, pid, database });
+  return writeOperatorAddress(cwd, { url, api: "http://127.0.0.1:1", pid, database });
 }
 
 async function lastEntry(account: string) {
@@ -343,7 +343,7 @@ describe("without a service", () => {
       );
       const database = databaseText(loadConfig({ cwd: folder, env: {} }).database);
       const options = { cwd: folder, ...real };
-      writeOperatorAddress(folder, { url: url(), pid, database });
+      writeOperatorAddress(folder, { url: url(), api: "http://127.0.0.1:1", pid, database });
       assert.equal((await inkwell("account create ada --plan starter", options)).code, 0);
       const [entry] = listOf(await documentOf("account journal ada --oldest", options));
       assert.equal(entry?.by, `command_line:${userInfo().username}`);
@@ -356,7 +356,12 @@ describe("without a service", () => {
     writeFileSync(path.join(folder, "inkwell.yaml"), `data: .\noperator: { token: ${operatorToken} }\n`);
     const options = { cwd: folder, ...real };
     assert.equal((await inkwell("account create ada --plan starter", options)).code, 0);
-    writeOperatorAddress(folder, { url: operator.url, pid: process.pid, database: "sqlite:/elsewhere.db" });
+    writeOperatorAddress(folder, {
+      url: operator.url,
+      api: service.url,
+      pid: process.pid,
+      database: "sqlite:/elsewhere.db",
+    });
     assert.equal(listOf(await documentOf("account list", options)).length, 1);
     const database = databaseText(loadConfig({ cwd: folder, env: {} }).database);
     const file = path.join(folder, "operator-address");
@@ -379,7 +384,7 @@ describe("without a service", () => {
     const { code, message } = JSON.parse(ran.stdout).error;
     assert.equal(code, "service_unavailable");
     assert.match(message, /^No service runs here, and this needs one\. Start it with .*serve/);
-    const answering = { url: operator.url, pid: process.pid };
+    const answering = { url: operator.url, api: service.url, pid: process.pid };
     const config = loadConfig({ cwd: folder, env: {} });
     const database = databaseText(config.database);
     writeOperatorAddress(config.dataDir, { ...answering, database });

@@ -172,7 +172,7 @@ test("an older Node gets an error that names the installed one", () => {
   const elsewhere = nodeTooOld("24.21.0", "node", "/nowhere/dist/cli/inkwell.js");
   assert.match(
     String(elsewhere),
-    /Install Node 26, and start Inkwell with it\. Or let npm install it: npm 12 does so after "npm install-scripts approve node node-llama-cpp && npm rebuild"\.\n$/,
+    /Install Node 26, and start Inkwell with it\. Or let npm install it: npm 12 does so after "npm install-scripts approve --no-allow-scripts-pin node node-llama-cpp && npm rebuild"\.\n$/,
   );
   assert.equal(manifest.engines.node, ">=26");
 });

@@ -132,20 +132,11 @@ test("shows a URL that clients can use if it listens on all addresses", async ()
   assert.match(stdout, /curl -N http:\/\/127\.0\.0\.1:8080\/v1\/chat/);
 });
 
-test("suggests a chat command with the URL if the port was chosen by the system", async () => {
-  const anywhere = { ...banner, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
-  const chat = "In another terminal: ./inkwell chat --url http://127.0.0.1:43210 --key";
-  assert.ok((await started(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
-  const first = { account: "default", plan: "starter", key: "ink_x", keyFile: null };
-  assert.ok((await started(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));
-});
-
 test("names the file of the first key in place of the key, also in the examples", async () => {
   const first = { account: "default", plan: "starter", key: null, keyFile: "/srv/my data/first-key" };
-  const { stdout } = await started(["serve"], { ...banner, first, onAnyPort: true });
+  const { stdout } = await started(["serve"], { ...banner, first });
   assert.match(stdout, /Its key is in this file, which only its owner can read:\n\n {4}my data\/first-key\n/);
   assert.match(stdout, /Bearer \$\(cat 'my data\/first-key'\)" -H/);
-  assert.match(stdout, / chat --url \S+ --key \$\(cat 'my data\/first-key'\)\n/);
   const { stdout: elsewhere } = await started(["serve"], {
     ...banner,
     first: { ...first, keyFile: "/data/first-key" },

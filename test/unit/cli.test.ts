@@ -29,10 +29,6 @@ describe("the command line", () => {
       /unknown command 'pul'\n\(Did you mean pull\?\)\nFor help: \.\/inkwell models --help/,
     ],
     [["models", "nothing"], /unknown command 'nothing'\nFor/],
-    [
-      ["events", "resume", "billing"],
-      /^error: events resume is gone: use events send ENDPOINT, which .*\nFor/,
-    ],
     [["chat", "--url", "localhost:8080"], /'localhost:8080' is invalid\. It is a URL such as http:/],
     [["chat", "--url", "http://ada:secret@localhost"], /is invalid\. .*, without a user, a query/],
     [["chat", "--max-tokens", "0"], /It is a whole number of tokens from 1 to/],
@@ -158,7 +154,6 @@ describe("the command line", () => {
     ["credits", "add", "alice", "5", "--payment", "p"],
     ["key", "create", "alice"],
     ["usage"],
-    ["chat"],
   ]) {
     test(`reports a missing ledger and does not create one: inkwell ${argv.join(" ")}`, async () => {
       refused(
@@ -235,24 +230,5 @@ describe("the command line", () => {
       await ledger.run(["account", "list"], { services: { openStore } }),
       /defect of Inkwell[\s\S]*no such thing\n +at /,
     );
-  });
-});
-
-describe("chat", () => {
-  test("issues a key for a day if none is given, and revokes it at the end", async () => {
-    await ledger.openAccount("default");
-    const env = { INKWELL_PORT: "1" };
-    const ran = await ledger.run(["chat"], { env });
-    refused(
-      ran,
-      /^No service responds at http:\/\/127\.0\.0\.1:1 \(.+\)\. "\.\/inkwell serve" starts one\.\n$/,
-    );
-    const [row, ...others] = await ledger.store.keysAfter(null, 500);
-    assert.deepEqual(others, []);
-    assert.equal(row?.name, "chat");
-    assert.equal(row?.account, "default");
-    assert.equal((row?.expiresMs ?? 0) - (row?.createdMs ?? 0), 86_400_000);
-    assert.ok(row?.revokedMs !== null);
-    refused(await ledger.run(["chat", "--account", "nobody"], { env }), /no account nobody/);
   });
 });

@@ -34,6 +34,11 @@ const ofFile: Problems = {
   "log: !foo { level: info }":
     /^inkwell\.yaml:1: this is not valid YAML: a value that begins with ! is a tag/,
   "listen:\n  <<: { port: 8000 }": /^inkwell\.yaml:2: listen\.<< is not known; the keys here are host, port/,
+  "listen:\n  host: a\n    port: 1":
+    /^inkwell\.yaml:2: this is not valid YAML: there is a second colon, or a key is indented too far; a text with/,
+  "system_prompt: Note: be nice":
+    /^inkwell\.yaml:1: this is not valid YAML: there is a second colon, or a key/,
+  "log: {}\n---\nlog: {}": /^inkwell\.yaml:2: this is not valid YAML: a line of --- begins a second document/,
   "listen:\n\tport: 1": /^inkwell\.yaml:2: this is not valid YAML: .*[Tt]ab/,
   "- a": /^inkwell\.yaml:1: found a list, expected keys/,
   "listen: 8080": /^inkwell\.yaml:1: listen: found 8080, expected a map with the keys host, port, url$/,
@@ -116,8 +121,6 @@ const ofFile: Problems = {
   // The other keys of a model of an unknown engine are not reported.
   [`models:\n  m: { engine: upstrem, url: "http://a", model: x, idle_seconds: 5, ${price} }`]:
     /^inkwell\.yaml:2: models\.m\.engine: found "upstrem", expected llama or upstream$/,
-  [`models: { gpt-4.1: { engine: upstream, url: "http://a", model: x, tokenizer: hf:a/b, ${price} } }`]:
-    /^inkwell\.yaml:1: models\.gpt-4\.1\.tokenizer was removed; servers that can count are asked, and other prompts are held by their bytes$/,
 };
 
 /** With more than one message. */
@@ -165,9 +168,6 @@ const ofModel: Problems = {
   "engine: llama, source: default, price: { prompt: 0.5, completion: 1 }":
     /price\.prompt: found 0\.5, expected whole credits/,
   "engine: llama, source: default, price: { prompt: 1, completion: -1 }": /price\.completion: found -1/,
-  // The key was removed for models, not for prices.
-  'engine: upstream, url: "http://a", model: x, price: { prompt: 1, completion: 1, tokenizer: x }':
-    /^inkwell\.yaml:1: models\.m\.price\.tokenizer is not known; /,
 };
 
 const ofUpstream: Problems = {
@@ -217,7 +217,7 @@ const ofVariables: [name: string, value: string, problem: RegExp][] = [
 ];
 
 /** Variables of earlier versions, and the settings that took their place. */
-const goneVariables = {
+const unreadVariables = {
   INKWELL_LIMITS__QUEUE: "limits.queue",
   INKWELL_LISTEN__PORT: "listen.port",
   INKWELL_MODELS__SMALL__KEY: "models.NAME.key",
@@ -243,7 +243,7 @@ limits:
       "inkwell.yaml:2: limts is not known; did you mean limits?",
       'inkwell.yaml:4: limits.queue: found "many", expected a whole number from 1 to 100000',
       'INKWELL_OPERATOR_PORT: operator.port: found "x", expected a port from 0 to 65535 (0: any free one)',
-      "INKWELL_LIMITS__QUEUE: this variable is not read any more; set limits.queue in inkwell.yaml, where ${NAME} reads a variable",
+      "INKWELL_LIMITS__QUEUE: this variable is not read; set limits.queue in inkwell.yaml, where ${NAME} reads a variable",
     ]);
   });
 
@@ -268,8 +268,8 @@ limits:
     refuses(`operator: { hosts: [ops.example, ${JSON.stringify(host)}] }`, hostRule);
   for (const url of notUrls) refuses(`operator: { url: "${url}" }`, urlRule);
   for (const [name, value, problem] of ofVariables) refuses(undefined, problem, { [name]: value });
-  for (const [name, place] of Object.entries(goneVariables)) {
-    const is = `this variable is not read any more; set ${place} in inkwell.yaml, where \${NAME} reads a variable`;
+  for (const [name, place] of Object.entries(unreadVariables)) {
+    const is = `this variable is not read; set ${place} in inkwell.yaml, where \${NAME} reads a variable`;
     test(`is refused: ${name}`, () =>
       assert.deepEqual(problemsOf(undefined, { [name]: "hunter2" }), [`${name}: ${is}`]));
   }

@@ -39,6 +39,8 @@ export interface Migrating {
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
+  /** If false, a database without a ledger is refused. Default: true. */
+  create?: boolean;
   onUpgrade?: UpgradeListener | undefined;
   /** Aborts before an attempt or its commit. Default: never. */
   signal?: AbortSignal | undefined;
@@ -74,13 +76,17 @@ export async function requireSchema(url: string): Promise<void> {
     await forAudit(url, async (connection) => {
       await recogniseServer(connection, place);
       if ((await pendingIn(connection, where, false)) !== null) return;
-      throw new OperatorError(
-        `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
-      );
+      throw noLedger(where);
     });
   } catch (error) {
     throw openingError(error, place);
   }
+}
+
+function noLedger(where: string): OperatorError {
+  return new OperatorError(
+    `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
+  );
 }
 
 async function ask(connection: Connection, text: string, values?: readonly unknown[]) {
@@ -120,6 +126,7 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
   await ask(connection, `set lock_timeout = ${migrationLockMs}`);
   const found = await pendingIn(connection, place.where, upgrade);
   if (found?.length === 0) return;
+  if (found === null && options.create === false) throw noLedger(place.where);
   if (found !== null) onUpgrade(upgradeBegins);
   const lock = `advisory_lock(${migrationLock})`;
   if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true) {
