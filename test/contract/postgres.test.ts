@@ -146,7 +146,17 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     });
 
     test("names a missing database", async () => {
-      await refused(server.url("elsewhere"), /has no database "elsewhere". Create it: createdb elsewhere/);
+      await refused(
+        server.url("elsewhere"),
+        /has no database "elsewhere". Create it on that server: createdb --owner=/,
+      );
+    });
+
+    test("names a server without TLS", async () => {
+      await refused(
+        `${server.url(database)}&sslmode=require`,
+        /has no TLS\. Enable it there, or correct sslmode/,
+      );
     });
 
     test("rejects a read-only server", async () => {

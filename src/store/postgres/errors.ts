@@ -86,7 +86,7 @@ export function openingError(error: unknown, place: Place, unchanged = " Nothing
       );
     case "3D000":
       return operatorError(
-        `PostgreSQL at ${where} has no database "${database}". Create it: createdb ${database}`,
+        `PostgreSQL at ${where} has no database "${database}". Create it on that server: createdb --owner=${user} ${database}`,
       );
     case "42501": {
       const remedy = /permission denied for (?!database)|must be owner/.test(why)
@@ -121,6 +121,10 @@ export function openingError(error: unknown, place: Place, unchanged = " Nothing
     if (state !== null && !state.startsWith("08"))
       return operatorError(
         `PostgreSQL at ${where} refused (${why}).${unchanged} Remove the cause, and start again.`,
+      );
+    if (why.includes("does not support SSL"))
+      return operatorError(
+        `PostgreSQL at ${where} has no TLS. Enable it there, or correct sslmode in the URL.`,
       );
     return operatorError(
       `PostgreSQL at ${where} cannot be reached (${why}). Start it, or correct the URL: database: postgres://USER:PASSWORD@HOST:5432/DATABASE`,
