@@ -45,7 +45,7 @@ export function chatCommand(cli: Cli): Command {
     .argument("[model]", "id of the model (default: the first that the service lists)")
     .option("--account <name>", "account to charge, unless a key is given", "default")
     .option("--key <key>", "API key to use (or INKWELL_API_KEY)")
-    .option("--url <url>", "URL of the service (default: from the configuration)", serviceUrl)
+    .option("--url <url>", "URL of the service (default: that of this folder)", serviceUrl)
     .option("--max-tokens <number>", "maximum tokens of an answer (default: the model's)", tokenLimit)
     .addHelpText("after", examples(inkwell("chat"), `echo "What is ink?" | ${inkwell("chat")}`))
     .action((model: string | undefined, options: ChatOptions) => chat(cli, model, options));
