@@ -76,8 +76,8 @@ function copyBeforeUpgrade({ database }: Config, onUpgrade: UpgradeListener): st
 }
 
 interface StoreOptions extends LedgerOptions {
-  /** If false, a database of PostgreSQL without a ledger is refused. Default: true. */
-  create?: boolean;
+  /** As in `Migrating`. PostgreSQL only. */
+  create?: boolean | (() => void);
   upgrade?: boolean;
   onUpgrade?: UpgradeListener;
   /** Aborts a migration of PostgreSQL, which may wait for other sessions. */

@@ -12,7 +12,6 @@ import { EventSourceParserStream } from "eventsource-parser/stream";
 import type { NewKeyJson } from "../accounts/operator-objects.ts";
 import { makeKey, revokeKey } from "../actions/keys.ts";
 import { httpUrl } from "../config/kinds.ts";
-import type { Config } from "../config/load.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
 import { inkwell } from "../invocation.ts";
@@ -55,8 +54,9 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   if (cli.json) throw new OperatorError("chat has no JSON document. Send requests to the API instead.");
   const config = await cli.config();
   const ownKey = options.key ?? config.client.apiKey;
+  const { host, port } = config.listen;
   // A key that is made for the conversation goes to the service that made it.
-  const found = () => (ownKey === null ? cli.api.publicUrl() : listenerUrl(config.listen));
+  const found = () => (ownKey === null || port === 0 ? cli.api.publicUrl() : urlOf(dialled(host), port));
   const url = options.url ?? (await found());
   const leaving = new AbortController();
   const leave = (name: keyof typeof signalExitCodes) => {
@@ -195,13 +195,6 @@ function parse(text: string): Json {
 }
 
 /** Returns the URL of the public API for this machine. */
-function listenerUrl({ host, port }: Config["listen"]): string {
-  if (port !== 0) return urlOf(dialled(host), port);
-  throw new OperatorError(
-    "The configuration lets the service choose the port of its public API. Name its URL with --url.",
-  );
-}
-
 /** Parses the URL of the service. The `/v1` of its API is removed. */
 function serviceUrl(value: string): string {
   if (httpUrl.read(value, true) !== undefined && !/[?#@]/.test(value))

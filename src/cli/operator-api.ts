@@ -95,8 +95,13 @@ export class OperatorApi implements AsyncDisposable {
 
   /** Returns the URL of the public API of the service of the folder. Throws if none runs there. */
   async publicUrl(): Promise<string> {
-    const url = await this.requireService();
-    return readOperatorAddress((await this.#options.config()).dataDir)?.api ?? url;
+    const address = readOperatorAddress((await this.#options.config()).dataDir);
+    if (address === null)
+      throw new OperatorError(
+        `No service runs in this folder. Start one with "${inkwell("serve")}", or name one with --url and --key.`,
+      );
+    await this.requireService();
+    return address.api;
   }
 
   /** Runs an action. Throws its refusal. */
@@ -228,12 +233,11 @@ export class OperatorApi implements AsyncDisposable {
   async #here(config: Config): Promise<Way> {
     const { services } = this.#options.host;
     const plan = this.#firstPlan;
-    if (plan !== null && services.isNew(config)) {
-      const { requirePlan } = await import("../accounts/refusals.ts");
-      // A wrong plan must not create a ledger.
-      requirePlan(config.plans, plan);
-    }
-    const opened = await services.openStore(config, { create: plan !== null });
+    const { requirePlan } = await import("../accounts/refusals.ts");
+    // A wrong plan must not create a ledger.
+    const create = plan !== null && (() => requirePlan(config.plans, plan));
+    if (create && services.isNew(config)) create();
+    const opened = await services.openStore(config, { create });
     this.#opened.defer(() => opened.store.close());
     const { openLocalOperator } = await import("../app/local-operator.ts");
     const local = await openLocalOperator(config, opened, { operatorToken: () => tokenOf(config) });

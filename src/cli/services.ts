@@ -17,8 +17,8 @@ import type { Seal } from "../store/seal.ts";
 import { version } from "../version.ts";
 
 interface OpeningOptions {
-  /** Makes a ledger if there is none. */
-  create: boolean;
+  /** Makes a ledger if there is none. On PostgreSQL, a function can refuse it. */
+  create: false | (() => void);
   /** Who accepts that ledger time is far ahead of the clock. Default: nobody. */
   clockAcceptedBy?: string;
 }

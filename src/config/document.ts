@@ -50,7 +50,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new OperatorError(
-      `${name} is not valid: too many values, or too many maps or lists inside each other.`,
+      `${name} is not valid: too many values, or too many maps or lists inside each other. Look for aliases (*) of aliases, and inside their own anchor (&).`,
       error,
     );
   }
@@ -89,7 +89,9 @@ function parsed(text: string, name: string, env: Environment, problems: Problems
       // Names are texts: 8 and "8" are one, 2.0 and 2 are two.
       const seen = new Set<unknown>();
       for (const { key } of isMap(node) ? node.items : []) {
-        if (!isScalar(key)) fault(key, "a key is a map, a list or an alias; a text needs quotes");
+        if (isScalar(key) && key.source === "<<")
+          fault(key, "merge keys (<<) are not read; write the settings out");
+        else if (!isScalar(key)) fault(key, "a key is a map, a list or an alias; a text needs quotes");
         else if (seen.has(key.source)) fault(key, `the key ${quoteShort(key.source ?? "")} occurs twice`);
         else seen.add(key.source);
       }

@@ -264,6 +264,8 @@ test("the check of a PostgreSQL database without a ledger, or of another version
     return true;
   });
   await assert.rejects(services.openStore(config, { create: false }), /There is no ledger of Inkwell/);
+  const create = () => assert.fail("no such plan");
+  await assert.rejects(services.openStore(config, { create }), /no such plan/);
   const schemas = "select 1 from pg_namespace where nspname = 'inkwell'";
   assert.deepEqual(await server.sql(schemas, name), []);
   await fill(await openPostgresStore({ url: server.url(name), plans, settings: patientSettings }));

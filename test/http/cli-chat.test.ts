@@ -331,14 +331,19 @@ describe("inkwell chat and the service", () => {
     assert.ok(receipt.completionTokens >= 2);
   });
 
-  test("makes no key if no service runs in the folder, or for an unknown account", async () => {
+  test("finds the service of a port that was chosen, and makes no key for nothing", async () => {
     await using service = await startService();
     await using at = await beside(service);
     const unknown = await runCli(["chat", "--account", "nobody"], { ...at, stdin: "hello\n" });
     assert.match(unknown.stderr, /no account nobody/);
+    const env = { ...at.env, INKWELL_PORT: "0", INKWELL_API_KEY: service.key };
+    assert.equal((await runCli(["chat"], { ...at, env, stdin: "hello\n" })).stdout, "Hello world\n");
     rmSync(path.join(at.env.INKWELL_DATA, "operator-address"));
     const nobody = await runCli(["chat", "--account", "test"], { ...at, stdin: "hello\n" });
-    assert.match(nobody.stderr, /^No service runs here, and this needs one\./);
+    assert.match(
+      nobody.stderr,
+      /^No service runs in this folder\. Start one with .*serve", or name one with --url and --key\./,
+    );
     const keys = await service.store.keys("test");
     assert.ok(keys.every(({ name }) => name !== "chat"));
   });

@@ -33,7 +33,8 @@ const ofFile: Problems = {
     /^inkwell\.yaml:2: this is not valid YAML: Block scalar header includes extra characters$/,
   "log: !foo { level: info }":
     /^inkwell\.yaml:1: this is not valid YAML: a value that begins with ! is a tag/,
-  "listen:\n  <<: { port: 8000 }": /^inkwell\.yaml:2: listen\.<< is not known; the keys here are host, port/,
+  "listen: &a { port: 8000 }\noperator:\n  <<: *a\n  token: x":
+    /^inkwell\.yaml:3: merge keys \(<<\) are not read; write the settings out$/,
   "listen:\n  host: a\n    port: 1":
     /^inkwell\.yaml:2: this is not valid YAML: there is a second colon, or a key is indented too far; a text with/,
   "system_prompt: Note: be nice":

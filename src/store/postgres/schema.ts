@@ -7,6 +7,7 @@
  */
 import { service } from "../../actors.ts";
 import { OperatorError } from "../../errors.ts";
+import { inkwell } from "../../invocation.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { pause, retryWhile } from "../../retry.ts";
 import type { UpgradeListener } from "../migrations.ts";
@@ -39,8 +40,8 @@ export interface Migrating {
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
-  /** If false, a database without a ledger is refused. Default: true. */
-  create?: boolean;
+  /** If false, a database without a ledger is refused. A function can refuse to create one. */
+  create?: boolean | (() => void);
   onUpgrade?: UpgradeListener | undefined;
   /** Aborts before an attempt or its commit. Default: never. */
   signal?: AbortSignal | undefined;
@@ -85,7 +86,7 @@ export async function requireSchema(url: string): Promise<void> {
 
 function noLedger(where: string): OperatorError {
   return new OperatorError(
-    `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
+    `There is no ledger of Inkwell in the database ${where}. Nothing was changed. The first "${inkwell("serve")}" or "${inkwell("account create")}" makes one; if it exists elsewhere, set that database, or restore the dump into this one first.`,
   );
 }
 
@@ -127,6 +128,7 @@ async function migrate(connection: Connection, place: Place, options: Migrating)
   const found = await pendingIn(connection, place.where, upgrade);
   if (found?.length === 0) return;
   if (found === null && options.create === false) throw noLedger(place.where);
+  if (found === null && typeof options.create === "function") options.create();
   if (found !== null) onUpgrade(upgradeBegins);
   const lock = `advisory_lock(${migrationLock})`;
   if (onlyCell(await ask(connection, `select pg_try_${lock}`)) !== true) {
