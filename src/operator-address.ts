@@ -21,9 +21,9 @@ import { inkwell } from "./invocation.ts";
 import { fieldOf } from "./objects.ts";
 import { isOnlyOf } from "./secret-file.ts";
 
-/** The sentence for commands that need a running service. */
-export function noServiceHere(): string {
-  return `No service runs here, and this needs one. Start it with "${inkwell("serve")}", or name one with --server.`;
+/** The sentence for commands that need a running service. `options` name one elsewhere. */
+export function noServiceHere(options = "--server"): string {
+  return `No service runs here, and this needs one. Start it with "${inkwell("serve")}", or name one with ${options}.`;
 }
 
 const addressFileName = "operator-address";
@@ -50,7 +50,7 @@ export function writeOperatorAddress(folder: string, address: OperatorAddress): 
   };
 }
 
-/** Returns where the service of this data folder is. Null: it does not run. */
+/** Returns the address of the running service of this data folder. Null if none runs. */
 export function readOperatorAddress(folder: string): OperatorAddress | null {
   const address = parsed(readOwn(path.join(folder, addressFileName)));
   const [url, api, pid] = ["url", "api", "pid"].map((name) => fieldOf(address, name));

@@ -194,7 +194,6 @@ function parse(text: string): Json {
   }
 }
 
-/** Returns the URL of the public API for this machine. */
 /** Parses the URL of the service. The `/v1` of its API is removed. */
 function serviceUrl(value: string): string {
   if (httpUrl.read(value, true) !== undefined && !/[?#@]/.test(value))

@@ -96,10 +96,7 @@ export class OperatorApi implements AsyncDisposable {
   /** Returns the URL of the public API of the service of the folder. Throws if none runs there. */
   async publicUrl(): Promise<string> {
     const address = readOperatorAddress((await this.#options.config()).dataDir);
-    if (address === null)
-      throw new OperatorError(
-        `No service runs in this folder. Start one with "${inkwell("serve")}", or name one with --url and --key.`,
-      );
+    if (address === null) throw new OperatorError(noServiceHere("--url and --key"));
     await this.requireService();
     return address.api;
   }
@@ -236,7 +233,6 @@ export class OperatorApi implements AsyncDisposable {
     const { requirePlan } = await import("../accounts/refusals.ts");
     // A wrong plan must not create a ledger.
     const create = plan !== null && (() => requirePlan(config.plans, plan));
-    if (create && services.isNew(config)) create();
     const opened = await services.openStore(config, { create });
     this.#opened.defer(() => opened.store.close());
     const { openLocalOperator } = await import("../app/local-operator.ts");

@@ -17,7 +17,7 @@ import type { Seal } from "../store/seal.ts";
 import { version } from "../version.ts";
 
 interface OpeningOptions {
-  /** Makes a ledger if there is none. On PostgreSQL, a function can refuse it. */
+  /** False refuses a missing ledger. A function is called before it is made, and can refuse. */
   create: false | (() => void);
   /** Who accepts that ledger time is far ahead of the clock. Default: nobody. */
   clockAcceptedBy?: string;
@@ -27,13 +27,10 @@ export type Services = typeof services;
 
 export const services = {
   version,
-  /** Reports whether the next command makes the ledger. On PostgreSQL only opening it tells. */
-  isNew({ database }: Config): boolean {
-    return database.kind === "sqlite" && !existsSync(database.path);
-  },
   /** Throws if no ledger exists, unless `create`. */
   async openStore(config: Config, options: OpeningOptions): Promise<OpenStore> {
     if (!options.create) requireLedger(config);
+    else if (missingFile(config) !== null) options.create();
     const { openStore } = await import("../app/database.ts");
     return await openStore(config, options);
   },
@@ -61,15 +58,17 @@ export const services = {
   },
 };
 
-/**
- * Throws if the SQLite file is missing. On PostgreSQL an empty ledger is only detected when it is
- * opened.
- */
-function requireLedger({ database }: Config): void {
-  if (database.kind === "postgres" || existsSync(database.path)) return;
+/** Throws if the SQLite file is missing. PostgreSQL is only asked when it is opened. */
+function requireLedger(config: Config): void {
+  const missing = missingFile(config);
+  if (missing === null) return;
   throw new OperatorError(
-    `There is no ledger at ${database.path}. The first "${inkwell("serve")}" or "${inkwell("account create")}" makes one; if it ` +
+    `There is no ledger at ${missing}. The first "${inkwell("serve")}" or "${inkwell("account create")}" makes one; if it ` +
       "exists elsewhere, run the command in the folder of its inkwell.yaml, or name that file with --config or " +
       "INKWELL_CONFIG, its data folder with INKWELL_DATA, or the database with INKWELL_DATABASE.",
   );
+}
+
+function missingFile({ database }: Config): string | null {
+  return database.kind === "sqlite" && !existsSync(database.path) ? database.path : null;
 }

@@ -342,7 +342,7 @@ describe("inkwell chat and the service", () => {
     const nobody = await runCli(["chat", "--account", "test"], { ...at, stdin: "hello\n" });
     assert.match(
       nobody.stderr,
-      /^No service runs in this folder\. Start one with .*serve", or name one with --url and --key\./,
+      /^No service runs here, and this needs one\. Start it with .*serve", or name one with --url and --key\./,
     );
     const keys = await service.store.keys("test");
     assert.ok(keys.every(({ name }) => name !== "chat"));

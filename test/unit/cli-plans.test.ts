@@ -13,7 +13,7 @@ import { type RunOptions, runCli } from "../fixtures/cli-host.ts";
 import { refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { listOf } from "../fixtures/operator.ts";
 
-const { openStore, readPlansInUse, isNew } = services;
+const { openStore, readPlansInUse } = services;
 let cwd = "";
 beforeEach(() => {
   if (cwd !== "") rmSync(cwd, { recursive: true });
@@ -33,7 +33,7 @@ function write(plans: Record<string, string>): void {
 }
 
 function run(argv: string, changes: RunOptions["services"] = {}) {
-  return runCli(argv.split(" "), { cwd, services: { openStore, readPlansInUse, isNew, ...changes } });
+  return runCli(argv.split(" "), { cwd, services: { openStore, readPlansInUse, ...changes } });
 }
 
 async function done(argv: string): Promise<{ stdout: string; stderr: string }> {

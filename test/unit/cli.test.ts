@@ -170,7 +170,7 @@ describe("the command line", () => {
     refused(
       await ledger.run(create, {
         env,
-        services: { openStore: services.openStore, isNew: services.isNew },
+        services: { openStore: services.openStore },
       }),
       /^There is no plan "none"\. Defined: starter, big\.\n$/,
     );

@@ -16,9 +16,9 @@ const ofFile: Problems = {
   "listen: { port: 1 }\nlisten: { port: 2 }": /^inkwell\.yaml:2: the key "listen" occurs twice$/,
   // Only the duplicate key is reported, because its content is unknown.
   "plans:\n  p: { base: 1 }\nplans:\nlisten: 5": /^inkwell\.yaml:3: the key "plans" occurs twice$/,
-  // Names are as written.
   "listen: { port: {{ port }} }":
     /^inkwell\.yaml:1: a key is a map, a list or an alias; a text needs quotes$/,
+  // Names are as written.
   '8: 1\n"8": 2': /^inkwell\.yaml:2: the key "8" occurs twice$/,
   // They can be secrets, so they are not shown.
   "plans: *nowhere":
@@ -217,7 +217,7 @@ const ofVariables: [name: string, value: string, problem: RegExp][] = [
   ["INKWELL_CONFI", "other.yaml", /^INKWELL_CONFI: .* did you mean INKWELL_CONFIG\?$/],
 ];
 
-/** Variables of earlier versions, and the settings that took their place. */
+/** Variables that suggest a setting, and the setting. */
 const unreadVariables = {
   INKWELL_LIMITS__QUEUE: "limits.queue",
   INKWELL_LISTEN__PORT: "listen.port",
